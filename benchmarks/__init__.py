@@ -1,0 +1,1 @@
+"""Ratios against peers and baselines: ``python -m benchmarks``, or ``make bench``."""

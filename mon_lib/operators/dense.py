@@ -1,0 +1,224 @@
+"""The dense operator W = (1-m)I - A'A + B - B' (MON Proposition 1, section 4.1, appendix D.2)."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from ..errors import NotMonotoneError
+from ._base import FrozenOperator, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step
+
+__all__ = ["Dense", "FrozenDense"]
+
+
+class Dense(MonotoneOperator):
+    """W z for vectors z, with I - W >= mI at every value of the parameters.
+
+    ``normalised=False``: W = (1-m)I - A'A + B - B' (MON eq. 5).
+    ``normalised=True``: W = (1-m)I - g A'A/||A||^2 + h (B - B')/||B|| with Frobenius norms (MON D.2). The paper learns
+    g freely, and a negative g breaks Proposition 1; here g = softplus(g_raw) is positive at every g_raw.
+
+    Parameters
+    ----------
+    n : int
+        Number of hidden units.
+    m : float
+        Strong monotonicity constant of I - W, positive.
+    normalised : bool
+        Whether the weights are normalised as in appendix D.2.
+    dtype, device
+        Of the parameters.
+
+    Attributes
+    ----------
+    A, B : Parameter
+        Shape ``(n, n)``.
+    g_raw, h : Parameter
+        Scalars, only where normalised.
+
+    Raises
+    ------
+    ValueError
+        If n < 1 or m <= 0.
+    """
+
+    def __init__(self, n: int, m: float = 1.0, *, normalised: bool = True, dtype=None, device=None):
+        if int(n) != n or n < 1:
+            raise ValueError(f"n = {n} is not a number of hidden units; it must be a positive integer")
+        super().__init__((int(n),), m)
+        n = int(n)
+        # torch.nn.Linear's own initial distribution: uniform of variance 1/(3n), so ||A'A|| and ||B - B'|| are about 1.
+        bound = 1.0 / math.sqrt(n)
+        self.A = nn.Parameter(torch.empty(n, n, dtype=dtype, device=device).uniform_(-bound, bound))
+        self.B = nn.Parameter(torch.empty(n, n, dtype=dtype, device=device).uniform_(-bound, bound))
+        self.normalised = bool(normalised)
+        if self.normalised:
+            # Start at the same W as without normalisation: g = ||A||^2 and h = ||B||.
+            g = self.A.detach().square().sum()
+            self.g_raw = nn.Parameter(g + torch.log(-torch.expm1(-g)))
+            self.h = nn.Parameter(self.B.detach().norm())
+
+    @classmethod
+    def from_matrix(cls, W: Tensor, m: float) -> Dense:
+        """The parameters of a given W (the converse half of MON Proposition 1, constructively).
+
+        A is the symmetric square root of (1-m)I - (W + W')/2 and B = W/2, since B - B' is then the skew part of W.
+
+        Parameters
+        ----------
+        W : Tensor
+            Shape ``(n, n)``, real floating point.
+        m : float
+            Positive constant with I - W >= mI.
+
+        Raises
+        ------
+        NotMonotoneError
+            If the smallest eigenvalue of I - (W + W')/2 lies below m by more than rounding.
+        ValueError, TypeError
+            If W is not a finite, square, floating-point matrix or m <= 0.
+        """
+        m = check_monotonicity(m)
+        if not isinstance(W, Tensor) or not W.dtype.is_floating_point:
+            raise TypeError(f"W is {getattr(W, 'dtype', type(W).__name__)}; pass a floating-point torch.Tensor")
+        if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
+            raise ValueError(f"W has shape {tuple(W.shape)}; it must be square, (n, n)")
+        W = W.detach()
+        if not bool(torch.isfinite(W).all()):
+            raise ValueError("W has a NaN or an infinite entry; replace it before asking for A and B")
+        n = W.shape[0]
+        eye = torch.eye(n, dtype=W.dtype, device=W.device)
+        values, vectors = torch.linalg.eigh((1.0 - m) * eye - 0.5 * (W + W.T))
+        slack = 8 * n * torch.finfo(W.dtype).eps * max(1.0, m, float(torch.linalg.matrix_norm(W)))
+        if float(values[0]) < -slack:
+            smallest = float(values[0]) + m
+            raise NotMonotoneError(
+                f"I - W >= mI fails: the smallest eigenvalue of I - (W + W')/2 is {smallest:.6g}, below m = {m:.6g}. "
+                + (f"Use m <= {smallest:.6g}, or " if smallest > 0 else "No m > 0 is possible: ")
+                + f"subtract a multiple of the identity from W (at least {m - smallest:.6g})."
+            )
+        operator = cls(n, m, normalised=False, dtype=W.dtype, device=W.device)
+        with torch.no_grad():
+            operator.A.copy_((vectors * values.clamp_min(0.0).sqrt()) @ vectors.T)
+            operator.B.copy_(0.5 * W)
+        return operator
+
+    @property
+    def g(self) -> Tensor:
+        """The positive factor of A'A/||A||^2 (only where normalised)."""
+        return softplus(self.g_raw)
+
+    def to_dense(self) -> Tensor:
+        eye = torch.eye(self.A.shape[0], dtype=self.A.dtype, device=self.A.device)
+        gram, skew = self.A.T @ self.A, self.B - self.B.T
+        if self.normalised:
+            tiny = torch.finfo(self.A.dtype).tiny  # A = 0 or B = 0 then contributes nothing, instead of NaN
+            gram = gram * (self.g / self.A.square().sum().clamp_min(tiny))
+            skew = skew * (self.h / self.B.norm().clamp_min(tiny))
+        return (1.0 - self.m) * eye - gram + skew
+
+    def forward(self, z: Tensor) -> Tensor:
+        """W z, shape ``(batch, n)``, differentiable in z and the parameters."""
+        check_state(z, self.state_shape, self.dtype, "z")
+        return z @ self.to_dense().T
+
+    def transposed(self, z: Tensor) -> Tensor:
+        """W' z, shape ``(batch, n)``."""
+        check_state(z, self.state_shape, self.dtype, "z")
+        return z @ self.to_dense()
+
+    def frozen(self) -> FrozenDense:
+        with torch.no_grad():
+            return FrozenDense(self.to_dense().detach(), self.m)
+
+    def extra_repr(self) -> str:
+        return f"n={self.state_shape[0]}, m={self.m}, normalised={self.normalised}"
+
+
+class FrozenDense(FrozenOperator):
+    """W as one matrix that no longer changes.
+
+    Parameters
+    ----------
+    W : Tensor
+        Shape ``(n, n)``.
+    m : float
+        A constant with I - W >= mI; taken at its word (use `Dense.from_matrix` to have it checked).
+    """
+
+    def __init__(self, W: Tensor, m: float, _transpose: FrozenDense | None = None):
+        self.matrix, self.m, self.state_shape = W, m, (W.shape[0],)
+        # A transposed pair shares one cache of inverses: the backward pass reuses the forward pass's.
+        self._inverses: dict[float, Tensor] = {} if _transpose is None else _transpose._inverses
+        self._bound = None if _transpose is None else _transpose._bound
+        self._flipped = _transpose is not None and not _transpose._flipped
+        self._transpose = _transpose
+
+    dtype = property(lambda self: self.matrix.dtype)
+    device = property(lambda self: self.matrix.device)
+
+    @property
+    def T(self) -> FrozenDense:
+        return self._transpose if self._transpose is not None else FrozenDense(self.matrix.T, self.m, self)
+
+    def __call__(self, z: Tensor) -> Tensor:
+        check_state(z, self.state_shape, self.dtype, "z")
+        return z @ self.matrix.T
+
+    def to_dense(self) -> Tensor:
+        return self.matrix.clone()
+
+    def _shifted(self, alpha: float) -> Tensor:
+        """I + alpha (I - W)."""
+        eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
+        return (1.0 + alpha) * eye - alpha * self.matrix
+
+    def _inverse(self, alpha: float) -> Tensor:
+        """(I + alpha (I - W))^-1, computed once for each alpha and shared with the transpose."""
+        if alpha not in self._inverses:
+            while len(self._inverses) >= 2:  # a search over alpha must not hold every inverse it tried
+                self._inverses.pop(next(iter(self._inverses)))
+            inverse = torch.linalg.inv(self._shifted(alpha))
+            self._inverses[alpha] = inverse.T if self._flipped else inverse
+        inverse = self._inverses[alpha]
+        return inverse.T if self._flipped else inverse
+
+    def resolvent(self, alpha: float) -> Resolvent:
+        alpha = check_step(alpha)
+        inverse = self._inverse(alpha)
+        check = partial(check_state, state_shape=self.state_shape, dtype=self.dtype, name="x")
+        return Resolvent(alpha, lambda x: x @ inverse.T, lambda x: x @ inverse, check)
+
+    def lipschitz(self) -> float:
+        eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
+        return float(torch.linalg.matrix_norm(eye - self.matrix, ord=2))
+
+    def lipschitz_bound(self) -> float:
+        """An upper bound on L within a factor n^(1/32): ||G||_2 = rho(M)^(1/2) <= ||M^8||_F^(1/16) for M = G'G.
+
+        Four products instead of a singular value decomposition, which would cost more than the solve it serves.
+        """
+        if self._bound is None:
+            G = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device) - self.matrix
+            gram = G.T @ G
+            scale = gram.norm()  # keeps the powers from overflowing
+            power = gram / scale.clamp_min(torch.finfo(self.dtype).tiny)
+            for _ in range(3):
+                power = power @ power
+            self._bound = float((scale * power.norm() ** 0.125).sqrt()) * (1.0 + 1e3 * torch.finfo(self.dtype).eps)
+        return self._bound
+
+    def forward_norm(self, alpha: float) -> float:
+        return float(torch.linalg.matrix_norm(self._shifted(-check_step(alpha)), ord=2))
+
+    def cayley_norm(self, alpha: float) -> float:
+        eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
+        return float(torch.linalg.matrix_norm(2.0 * self._inverse(check_step(alpha)) - eye, ord=2))
+
+    def monotonicity(self) -> float:
+        eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
+        return float(torch.linalg.eigvalsh(eye - 0.5 * (self.matrix + self.matrix.T))[0])

@@ -1,0 +1,99 @@
+"""What a solver is given and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from torch import Tensor
+
+from ..operators import FrozenOperator, Resolvent
+
+__all__ = ["Problem", "Solution", "Status"]
+
+
+class Status(Enum):
+    """How a solve ended; for a batch, the worst of its samples."""
+
+    CONVERGED = "the certified error bound reached tol * ||z|| for every sample"
+    ROUNDING = "tol lies below what this dtype can resolve for this operator"
+    MAX_STEPS = "max_steps ended the solve"
+    DIVERGED = "the iterates overflowed or became NaN"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of a solve.
+
+    Attributes
+    ----------
+    z : Tensor
+        Shape ``(batch, *state_shape)``; each sample as it was when it converged.
+    steps : int
+        Steps of the slowest sample.
+    sample_steps : Tensor
+        Shape ``(batch,)``; steps of each sample.
+    residuals : Tensor
+        Shape ``(checks, batch)``; the certified error bound relative to ||z|| at every check.
+    converged : Tensor
+        Shape ``(batch,)``, bool.
+    status : Status
+        The worst over the batch.
+    error_bound : Tensor
+        Shape ``(batch,)``; ||z - z*|| is at most this (ledger NEW-CERT).
+    alpha : float
+        The step size that was used.
+    solver : str
+        The solver's name.
+    """
+
+    z: Tensor
+    steps: int
+    sample_steps: Tensor
+    residuals: Tensor
+    converged: Tensor
+    status: Status
+    error_bound: Tensor
+    alpha: float
+    solver: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Find z with 0 in (I - W)z - bias + df(z), at one step size.
+
+    Attributes
+    ----------
+    operator : FrozenOperator
+        W at fixed weights.
+    bias : Tensor
+        Shape ``(batch, *state_shape)``.
+    activation : mon_lib.prox.Activation
+        sigma = prox_f.
+    alpha : float
+        Step size.
+    """
+
+    operator: FrozenOperator
+    bias: Tensor
+    activation: object
+    alpha: float
+
+    @cached_property
+    def resolvent(self) -> Resolvent:
+        """(I + alpha (I - W))^-1."""
+        return self.operator.resolvent(self.alpha)
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """An upper bound on ||I - W||."""
+        return self.operator.lipschitz_bound()
+
+    def affine(self, z: Tensor) -> Tensor:
+        """A(z) = (I - W)z - bias."""
+        return z - self.operator(z) - self.bias
+
+    def prox(self, u: Tensor) -> Tensor:
+        """prox_{alpha f}(u). Not sigma, which is right only for alpha = 1 or an indicator f (ledger MON-EQ8)."""
+        return self.activation.prox(u, self.alpha)

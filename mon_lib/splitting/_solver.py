@@ -1,0 +1,185 @@
+"""The protocol of a solver, and the loop that every one of them runs in."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from .. import stepsize
+from ..certificates import norm, rounding_allowance
+from ..errors import ConvergenceError
+from ..operators import Operator
+from ..operators._base import check_state, check_step
+from ..prox import as_activation
+from ._problem import Problem, Solution, Status
+
+__all__ = ["Iteration", "Solver"]
+
+
+class Iteration(ABC):
+    """A loop body with its own state."""
+
+    @abstractmethod
+    def advance(self) -> tuple[Tensor, Tensor, float]:
+        """One step: a point z, its certificate vector e, and c with ||z - z*|| <= c ||e||."""
+
+
+class Solver(ABC):
+    """Anything that finds the equilibrium and certifies it."""
+
+    tol: float
+    max_steps: int
+    alpha: float | str | stepsize.StepSize
+
+    @abstractmethod
+    def with_alpha(self, alpha: float | str | stepsize.StepSize) -> Solver:
+        """The same solver with another step size."""
+
+    @abstractmethod
+    def automatic(self) -> stepsize.StepSize:
+        """The rule behind ``alpha="auto"``."""
+
+    @abstractmethod
+    def iteration(self, problem: Problem, z0: Tensor) -> Iteration:
+        """What to repeat from z0."""
+
+    def doubt(self, problem: Problem) -> str | None:
+        """Why this solver need not converge on this problem, with the remedy; None where it must."""
+        return None
+
+    def choose_alpha(self, operator: Operator, bias: Tensor, activation) -> float:
+        """The step size `solve` would use: alpha itself, or what its rule chooses for today's weights."""
+        if isinstance(self.alpha, (int, float)):
+            return check_step(self.alpha)
+        rule = self.automatic() if self.alpha == "auto" else self.alpha
+        with torch.no_grad():
+            return check_step(rule.choose(operator.frozen(), bias, activation, self))
+
+    def solve(self, operator: Operator, bias: Tensor, activation, *, z0: Tensor | None = None, throw: bool = True) -> Solution:
+        """Solve z = sigma(Wz + bias) for every sample of a batch.
+
+        Parameters
+        ----------
+        operator : Operator
+            W; a transposed or frozen operator is as good.
+        bias : Tensor
+            Ux + b, shape ``(batch, *state_shape)``, in the operator's dtype.
+        activation : mon_lib.prox.Activation
+            sigma = prox_f.
+        z0 : Tensor, optional
+            Starting point, same shape; zero by default.
+        throw : bool
+            Whether to raise where a sample does not converge.
+
+        Returns
+        -------
+        Solution
+            Outside the graph; `mon_lib.Equilibrium` differentiates.
+
+        Raises
+        ------
+        ConvergenceError
+            If a sample misses `tol` and `throw` is true. It holds the solution.
+        ValueError, TypeError
+            For a bias or z0 of the wrong shape, dtype or with NaN or infinite entries; for alpha <= 0.
+        """
+        activation = as_activation(activation)
+        with torch.no_grad(), torch.autocast(operator.device.type, enabled=False):
+            bias = _checked(bias, operator, "bias")
+            z0 = torch.zeros_like(bias) if z0 is None else _checked(z0, operator, "z0")
+            if z0.shape != bias.shape:
+                raise ValueError(f"z0 has shape {tuple(z0.shape)} and bias {tuple(bias.shape)}; they must agree")
+            frozen = operator.frozen()
+            alpha = self.choose_alpha(frozen, bias, activation)
+            problem = Problem(frozen, bias, activation, alpha)
+            solution = _run(self, problem, self.iteration(problem, z0))
+        if throw and solution.status is not Status.CONVERGED:
+            raise ConvergenceError(_explain(self, problem, solution), solution)
+        return solution
+
+
+def _checked(x: Tensor, operator: Operator, name: str) -> Tensor:
+    check_state(x, operator.state_shape, operator.dtype, name)
+    if x.device != operator.device:
+        raise ValueError(f"{name} is on {x.device}, the operator on {operator.device}; move one with .to()")
+    if not bool(torch.isfinite(x).all()):
+        raise ValueError(f"{name} has a NaN or an infinite entry; find where it entered, a solve cannot repair it")
+    return x.detach()
+
+
+def _run(solver, problem: Problem, iteration: Iteration) -> Solution:
+    """Repeat until every sample is certified; each sample is judged by its own numbers alone."""
+    bias, m, lipschitz = problem.bias, problem.operator.m, problem.lipschitz
+    eps = torch.finfo(bias.dtype).eps
+    check_every = solver.check_every or (1 if bias.device.type == "cpu" else 4)
+    bias_norm = norm(bias)
+    n = bias.shape[0]
+    open_ = torch.ones(n, dtype=torch.bool, device=bias.device)
+    converged, overflowed, rounded = torch.zeros_like(open_), torch.zeros_like(open_), torch.zeros_like(open_)
+    steps = torch.zeros(n, dtype=torch.long, device=bias.device)
+    z_out, bound_out, history, k = None, torch.zeros_like(bias_norm), [], 0
+    while k < solver.max_steps:
+        burst = min(check_every, solver.max_steps - k)
+        for _ in range(burst):
+            z, e, factor = iteration.advance()
+        k += burst
+        z_norm, certificate = norm(z), factor * norm(e)
+        slack = rounding_allowance(z_norm, bias_norm, problem.alpha, m, lipschitz, eps)
+        bound = certificate + slack
+        target = solver.tol * z_norm
+        history.append(bound / z_norm.clamp_min(torch.finfo(bias.dtype).tiny))
+        at_rounding = certificate <= slack
+        zero = (z_norm <= eps**0.5 * bias_norm / lipschitz) & at_rounding
+        finite = torch.isfinite(bound) & torch.isfinite(z_norm)
+        done = finite & ((bound <= target) | zero)  # inf <= inf is true: an overflow must not pass for convergence
+        stuck = finite & ~done & at_rounding & (slack > target)
+        ended = open_ & (done | stuck | ~finite)
+        last = k >= solver.max_steps or n == 0
+        if not (last or bool(ended.any())):
+            continue
+        write = open_ if last else ended
+        converged, overflowed, rounded = converged | (write & done), overflowed | (write & ~finite), rounded | (write & stuck)
+        steps = torch.where(write, k, steps)
+        bound_out = torch.where(write, bound, bound_out)
+        z_out = z if z_out is None else torch.where(write.reshape(-1, *[1] * (z.ndim - 1)), z, z_out)
+        open_ = open_ & ~write
+        if not bool(open_.any()):
+            break
+    status = Status.CONVERGED
+    for flags, worse in ((rounded, Status.ROUNDING), (~(converged | overflowed | rounded), Status.MAX_STEPS), (overflowed, Status.DIVERGED)):
+        if bool(flags.any()):
+            status = worse
+    return Solution(z_out, int(steps.max()) if n else 0, steps, torch.stack(history), converged, status, bound_out, problem.alpha,
+                    type(solver).__name__)
+
+
+def _explain(solver, problem: Problem, solution: Solution) -> str:
+    """One message: how many samples, how far, why, and what to do."""
+    missed = ~solution.converged
+    alpha, m, lipschitz = problem.alpha, problem.operator.m, problem.lipschitz
+    worst = float(solution.residuals[-1][missed].nan_to_num(math.inf).max())
+    head = (
+        f"{solution.solver}: {int(missed.sum())} of {len(missed)} samples did not reach tol = {solver.tol:g} in {solution.steps} steps "
+        f"(alpha = {alpha:.4g}, worst relative error bound {worst:.3g}). "
+    )
+    if solution.status is Status.ROUNDING:
+        return head + (
+            f"{problem.bias.dtype} cannot certify this tolerance for L/m = {lipschitz / m:.3g}; use float64 or a tol above {2 * worst:.2g}."
+        )
+    if (doubt := solver.doubt(problem)) is not None:
+        return head + doubt
+    if solution.status is Status.DIVERGED:
+        return head + "The iterates overflowed; look for huge weights or inputs, or for an operator that is not monotone."
+    if len(solution.residuals) > 8:
+        recent = solution.residuals[-1][missed].max() / solution.residuals[-8][missed].max()
+        rate = float(recent) ** (1.0 / 7.0)
+        if rate < 1.0:
+            more = math.ceil(math.log(worst / solver.tol) / -math.log(rate)) if rate > 0 else 1
+            return head + (
+                f"The bound falls by a factor {rate:.3f} a check, about {more} more are needed: raise max_steps, "
+                'use alpha="auto" if alpha was fixed by hand, or raise m.'
+            )
+    return head + 'The bound is not falling yet: raise max_steps, or try alpha="auto".'

@@ -1,0 +1,158 @@
+"""Forward-backward, Peaceman-Rachford and Douglas-Rachford (MON Algorithms 1 and 2, appendix A)."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import stepsize
+from ..certificates import forward_factor, resolvent_factor
+from ..operators._base import check_step
+from ._problem import Problem
+from ._solver import Iteration, Solver
+
+__all__ = ["DouglasRachford", "ForwardBackward", "PeacemanRachford", "Splitting"]
+
+
+@dataclass(frozen=True)
+class Splitting(Solver):
+    """A fixed-point iteration u <- T(u) whose fixed points give the zeros.
+
+    Parameters
+    ----------
+    alpha : float, "auto" or StepSize
+        Step size. "auto" chooses it from today's weights (`mon_lib.stepsize`).
+    tol : float
+        Certified relative error: a sample is done when its bound on ||z - z*|| is at most tol * ||z||. It means the same
+        for every solver and every alpha. A state that is zero to working precision is accepted at rounding level.
+    max_steps : int
+        Most steps.
+    check_every : int, optional
+        Steps between convergence checks, each of which waits for the device; 1 on a CPU, 4 elsewhere.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+    """
+
+    alpha: float | str | stepsize.StepSize = "auto"
+    tol: float = 1e-5
+    max_steps: int = 500
+    check_every: int | None = None
+
+    def __post_init__(self):
+        if isinstance(self.alpha, str):
+            if self.alpha != "auto":
+                raise ValueError(f'alpha = "{self.alpha}" is unknown; use a positive number, "auto" or a mon_lib.stepsize object')
+        elif not isinstance(self.alpha, stepsize.StepSize):
+            check_step(self.alpha)
+        if not 0.0 < self.tol < 1.0:
+            raise ValueError(f"tol = {self.tol} is not a relative error; use a number between 0 and 1, for instance 1e-5")
+        for name in ("max_steps", "check_every"):
+            value = getattr(self, name)
+            if value is not None and (value != int(value) or value < 1):
+                raise ValueError(f"{name} = {value} is not a number of steps; it must be a positive integer")
+
+    def with_alpha(self, alpha):
+        return dataclasses.replace(self, alpha=alpha)
+
+    def automatic(self):
+        return stepsize.SpectralRadius()
+
+    def iteration(self, problem, z0):
+        return _FixedPoint(self, problem, self.start(problem, z0))
+
+    def start(self, problem: Problem, z0: Tensor) -> Tensor:
+        """Where to start for z0: u = 0 for a sample with z0 = 0, as the paper does, and `lift` for the others."""
+        if not bool(z0.any()):
+            return z0
+        nonzero = z0.flatten(1).any(1).reshape(-1, *[1] * (z0.ndim - 1))
+        return torch.where(nonzero, self.lift(problem, z0), z0)
+
+    def lift(self, problem: Problem, z: Tensor) -> Tensor:
+        """The u that belongs to z: for z = z* it is the fixed point, so a warm start loses nothing."""
+        return z - problem.alpha * problem.affine(z)
+
+    @abstractmethod
+    def step(self, problem: Problem, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One step u -> (T(u), z, e), with z the current estimate and e its certificate vector."""
+
+    def factor(self, problem: Problem) -> float:
+        """c with ||z - z*|| <= c ||e||."""
+        return resolvent_factor(problem.alpha, problem.operator.m, problem.lipschitz)
+
+
+class _FixedPoint(Iteration):
+    def __init__(self, splitting: Splitting, problem: Problem, u: Tensor):
+        self.splitting, self.problem, self.u = splitting, problem, u
+        self.factor = splitting.factor(problem)
+
+    def advance(self):
+        self.u, z, e = self.splitting.step(self.problem, self.u)
+        return z, e, self.factor
+
+
+@dataclass(frozen=True)
+class PeacemanRachford(Splitting):
+    """u <- C_A C_f u, z = prox_{alpha f}(u) (MON Algorithm 2; eq. 9 with + alpha (Ux + b), its printed sign is wrong).
+
+    Converges linearly for every alpha > 0. One product with the resolvent a step.
+    """
+
+    def step(self, problem, u):
+        z = problem.prox(u)
+        z_half = problem.resolvent(2.0 * z - u + problem.alpha * problem.bias)
+        gap = z_half - z
+        return u + 2.0 * gap, z, gap / -problem.alpha
+
+
+@dataclass(frozen=True)
+class DouglasRachford(Splitting):
+    """u <- (u + C_A C_f u)/2, z = prox_{alpha f}(u): the averaged form of Peaceman-Rachford.
+
+    Converges also where A is merely monotone. One product with the resolvent a step.
+    """
+
+    def automatic(self):
+        return stepsize.SpectralRadius(relaxation=0.5)
+
+    def step(self, problem, u):
+        z = problem.prox(u)
+        z_half = problem.resolvent(2.0 * z - u + problem.alpha * problem.bias)
+        gap = z_half - z
+        return u + gap, z, gap / -problem.alpha
+
+
+@dataclass(frozen=True)
+class ForwardBackward(Splitting):
+    """z <- prox_{alpha f}(z - alpha A(z)) (MON eq. 8, Algorithm 1 with the prox).
+
+    Converges for 0 < alpha < 2m/L^2 and need not beyond (ledger MON-STEP). One product with W a step, no inverse.
+    """
+
+    def automatic(self):
+        return stepsize.ContractionFactor()
+
+    def lift(self, problem, z):
+        return z
+
+    def step(self, problem, u):
+        z = problem.prox(u - problem.alpha * problem.affine(u))
+        return z, z, (u - z) / problem.alpha
+
+    def factor(self, problem):
+        return forward_factor(problem.alpha, problem.operator.m, problem.lipschitz)
+
+    def doubt(self, problem):
+        limit = 2.0 * problem.operator.m / problem.operator.lipschitz() ** 2
+        if problem.alpha < limit:
+            return None
+        return (
+            f"alpha is not below 2m/L^2 = {limit:.3g}, so nothing forces forward-backward to converge; "
+            'use alpha="auto" or PeacemanRachford, which converges for every alpha.'
+        )

@@ -1,0 +1,171 @@
+"""Choosing alpha: the paper's halving search and two rules that need no trial solves (ledger NEW-ALPHA, MON-STEP)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .operators import FrozenOperator
+from .operators._base import check_step
+
+__all__ = ["ContractionFactor", "Fixed", "Halving", "SpectralRadius", "StepSize"]
+
+
+class StepSize(ABC):
+    """A rule that chooses alpha for one operator. It keeps no state: the same weights give the same alpha."""
+
+    @abstractmethod
+    def choose(self, operator: FrozenOperator, bias: Tensor, activation, solver) -> float:
+        """A positive step size.
+
+        Parameters
+        ----------
+        operator : FrozenOperator
+            W at today's weights.
+        bias : Tensor
+            Shape ``(batch, *state_shape)``; only `Halving` looks at it.
+        activation : mon_lib.prox.Activation
+        solver : mon_lib.splitting.Solver
+            The solver the step size is for.
+        """
+
+
+@dataclass(frozen=True)
+class Fixed(StepSize):
+    """Always the same alpha.
+
+    Raises
+    ------
+    ValueError
+        If alpha is not positive and finite.
+    """
+
+    alpha: float
+
+    def __post_init__(self):
+        check_step(self.alpha)
+
+    def choose(self, operator, bias, activation, solver) -> float:
+        return float(self.alpha)
+
+
+def _minimise_over_logarithm(function, low: float, high: float, ratio: float, refinements: int) -> float:
+    """The alpha in [low, high] with the least value: a geometric grid, then a finer one around its best point."""
+    count = max(2, math.ceil(math.log(high / low) / math.log(ratio)) + 1)
+    grid = [low * (high / low) ** (i / (count - 1)) for i in range(count)]
+    step = (high / low) ** (1.0 / (count - 1))
+    values = {alpha: function(alpha) for alpha in grid}
+    for _ in range(refinements):
+        best = min(values, key=values.get)
+        step = step**0.5
+        for alpha in (best / step, best * step):
+            if low <= alpha <= high:
+                values[alpha] = function(alpha)
+    return min(values, key=values.get)
+
+
+@dataclass(frozen=True)
+class SpectralRadius(StepSize):
+    """argmin over alpha of the rate a ReLU network shows: the mean of rho(C_alpha diag(s)) over sign vectors s.
+
+    Near the equilibrium Peaceman-Rachford is u -> C_alpha C_f(u) with C_f = 2 prox - I locally diag(s): +1 where a
+    unit is active, -1 where it is not. The rate is the spectral radius of C_alpha diag(s), estimated by the growth of
+    powers; Douglas-Rachford averages with the identity (``relaxation=0.5``). The best ||C_alpha||, by contrast, is a
+    bound over all s at once and up to twice too slow. No trial solve, and alpha may exceed 1.
+
+    Parameters
+    ----------
+    signs : int
+        Number of random sign vectors.
+    relaxation : float
+        1 for Peaceman-Rachford, 1/2 for Douglas-Rachford.
+    powers : int
+        Number of products in each estimate.
+    seed : int
+        Of the sign vectors and the starting vectors.
+    """
+
+    signs: int = 3
+    relaxation: float = 1.0
+    powers: int = 48
+    seed: int = 0
+
+    def rate(self, operator: FrozenOperator, alpha: float) -> float:
+        """The estimated rate at one alpha."""
+        generator = torch.Generator().manual_seed(self.seed)
+        shape = (self.signs, *operator.state_shape)
+        like = {"dtype": operator.dtype, "device": operator.device}
+        # Two starting vectors for each sign vector: a complex pair makes the growth of one of them uneven.
+        s = torch.randint(0, 2, shape, generator=generator).mul_(2).sub_(1).to(**like).repeat(2, *[1] * (len(shape) - 1))
+        x = torch.randn((2 * self.signs, *operator.state_shape), generator=generator).to(**like)
+        resolvent, burn_in = operator.resolvent(alpha), self.powers // 3
+        growth = torch.zeros(x.shape[0], **like)
+        tiny = torch.finfo(operator.dtype).tiny
+        for k in range(self.powers):
+            y = s * x
+            step = self.relaxation * (2.0 * resolvent(y) - y) + (1.0 - self.relaxation) * x
+            size = torch.linalg.vector_norm(step.flatten(1), dim=1).clamp_min(tiny)
+            if k >= burn_in:
+                growth += size.log()
+            x = step / size.reshape(-1, *[1] * len(operator.state_shape))
+        return float((growth / (self.powers - burn_in)).exp().mean())
+
+    def choose(self, operator, bias, activation, solver) -> float:
+        lipschitz = operator.lipschitz_bound()
+        low, high = 0.25 / lipschitz, 4.0 / operator.m
+        return _minimise_over_logarithm(lambda alpha: self.rate(operator, alpha), low, high, ratio=2.0, refinements=3)
+
+
+@dataclass(frozen=True)
+class ContractionFactor(StepSize):
+    """argmin over alpha of ||I - alpha G||, the certified factor of forward-backward; never worse than m/L^2.
+
+    For every x, ||x - alpha Gx||^2 decreases on [0, m/L^2], so the minimiser lies in [m/L^2, 2/L], where a search finds
+    it. At m/L^2 the factor is at most sqrt(1 - m^2/L^2) < 1; for a symmetric G the search finds 2/(m + L).
+    """
+
+    def choose(self, operator, bias, activation, solver) -> float:
+        lipschitz = operator.lipschitz()
+        low, high = operator.m / lipschitz**2, 2.0 / lipschitz
+        return _minimise_over_logarithm(operator.forward_norm, low, max(high, 2.0 * low), ratio=2.0, refinements=5)
+
+
+@dataclass(frozen=True)
+class Halving(StepSize):
+    """The paper's search: among start, start/2, ... the alpha with the fewest steps (MON D.2).
+
+    It costs one trial solve for each alpha and cannot exceed `start`. A trial counts only if it converges: a tuner that
+    counts steps alone prefers a solve that overflowed on its third step.
+
+    Raises
+    ------
+    ValueError
+        If not 0 < smallest <= start.
+    """
+
+    start: float = 1.0
+    smallest: float = 1.0 / 64.0
+
+    def __post_init__(self):
+        if not check_step(self.smallest) <= check_step(self.start):
+            raise ValueError(f"smallest = {self.smallest} exceeds start = {self.start}; give smallest <= start")
+
+    def choose(self, operator, bias, activation, solver) -> float:
+        best, alpha, fewest = None, float(self.start), math.inf
+        while alpha >= self.smallest:
+            trial = solver.with_alpha(alpha).solve(operator, bias, activation, throw=False)
+            if bool(trial.converged.all()):
+                if trial.steps >= fewest:
+                    break
+                best, fewest = alpha, trial.steps
+            alpha /= 2.0
+        if best is None:
+            raise ValueError(
+                f"no alpha in {self.start}, {self.start / 2}, ..., {self.smallest} converged within "
+                f"{solver.max_steps} steps; raise max_steps or lower smallest"
+            )
+        return best

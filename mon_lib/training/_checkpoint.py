@@ -1,0 +1,83 @@
+"""Checkpoints that are whole or absent, and belong to one run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ..data import Images
+
+__all__ = ["CheckpointError", "describe", "read", "write"]
+
+_FORMAT = "mon_lib training checkpoint 1"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint is damaged or belongs to another run."""
+
+
+def describe(model: nn.Module, train: Images, test: Images, **settings) -> dict[str, str]:
+    """What makes a run this run: the model's structure, the data, the settings. The number of epochs is left out."""
+    shapes = {name: f"{tuple(p.shape)} {p.dtype}" for name, p in model.named_parameters()}
+    described = {
+        "model": str(model),
+        "parameters": str(shapes),
+        "train": _fingerprint(train),
+        "test": _fingerprint(test),
+    }
+    return described | {name: repr(value) for name, value in settings.items()}
+
+
+def _fingerprint(images: Images) -> str:
+    """The labels and up to 256 of the images, hashed: enough to tell sets apart, quick for large ones."""
+    digest = hashlib.sha256(images.labels.cpu().numpy().tobytes())
+    digest.update(images.images[:: -(-len(images) // 256)].cpu().numpy().tobytes())
+    return f"{images.name}, {len(images)} images, {digest.hexdigest()[:16]}, augment={images.augment}"
+
+
+def write(path: Path, run: dict[str, str], state: dict) -> None:
+    """Replace `path` in one step: a reader sees the old checkpoint or the new one, whenever the power fails."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            torch.save({"format": _FORMAT, "run": run, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    if hasattr(os, "O_DIRECTORY"):  # not on Windows
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read(path: Path, run: dict[str, str]) -> dict:
+    """The state in `path`.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is not a checkpoint, is damaged, or belongs to a run other than `run`.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        kind = type(error).__name__  # torch's own text advises weights_only=False
+        raise CheckpointError(f"{path} is not a whole checkpoint ({kind}); move it away to start afresh") from error
+    if not isinstance(state, dict) or state.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint of mon_lib.training.fit; give another path")
+    saved = state["run"]
+    changed = sorted(name for name in saved.keys() | run.keys() if saved.get(name) != run.get(name))
+    if changed:
+        details = "; ".join(f"{name} was {saved.get(name)} and is now {run.get(name)}" for name in changed)
+        raise CheckpointError(f"{path} belongs to another run, it differs in {', '.join(changed)}; give another path. {details}")
+    return state

