@@ -45,7 +45,7 @@ class TextbookLoop(nn.Module):
     def __init__(self, model: FullyConnectedMON, alpha: float, tol: float):
         super().__init__()
         self.operator, self.injection = model.equilibrium.operator, model.equilibrium.injection
-        self.readout, self.alpha, self.tol = model.readout, alpha, tol
+        self.readout, self.alpha, self.tol, self.steps, self.backward_steps = model.readout, alpha, tol, 0, 0
 
     def forward(self, x: Tensor) -> Tensor:
         W, bias, alpha = self.operator.to_dense(), self.injection(x.flatten(1)), self.alpha
@@ -53,32 +53,34 @@ class TextbookLoop(nn.Module):
             eye = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
             V = torch.linalg.inv(eye + alpha * (eye - W))
             z = u = torch.zeros_like(bias)
-            change = 1.0
+            change, self.steps = 1.0, 0
             while change > self.tol:
                 half = (2 * z - u + alpha * bias) @ V.T
                 u = 2 * half - 2 * z + u
-                before, z = z, torch.relu(u)
+                before, z, self.steps = z, torch.relu(u), self.steps + 1
                 change = ((z - before).norm() / z.norm()).item()
-        return self.readout(_Textbook.apply(z @ W.T + bias, z, V, alpha, self.tol))
+        return self.readout(_Textbook.apply(z @ W.T + bias, z, V, self))
 
 
 class _Textbook(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, pre, z, V, alpha, tol):
+    def forward(ctx, pre, z, V, model):
         ctx.save_for_backward(pre, V)
-        ctx.alpha, ctx.tol = alpha, tol
+        ctx.model = model
         return z.clone()
 
     @staticmethod
     def backward(ctx, v):
-        (pre, V), alpha, change = ctx.saved_tensors, ctx.alpha, 1.0
+        (pre, V), model, change = ctx.saved_tensors, ctx.model, 1.0
+        model.backward_steps = 0
         z = u = torch.zeros_like(v)
-        while change > ctx.tol:
+        while change > model.tol:
             half = (2 * z - u) @ V
             u = 2 * half - 2 * z + u
-            before, z = z, torch.where(pre > 0, u + alpha * v, 0.0)
+            before, z = z, torch.where(pre > 0, u + model.alpha * v, 0.0)
+            model.backward_steps += 1
             change = ((z - before).norm() / z.norm()).item()
-        return z, None, None, None, None
+        return z, None, None, None
 
 
 def _gradient(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -86,9 +88,9 @@ def _gradient(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([g.flatten() for g in torch.autograd.grad(cross_entropy(model(x), y), parameters)])
 
 
-def _network(template: FullyConnectedMON, solver, **options) -> FullyConnectedMON:
+def _network(template: FullyConnectedMON, solver) -> FullyConnectedMON:
     model = FullyConnectedMON(solver=solver).to(next(template.parameters()))
-    model.load_state_dict(template.state_dict(), strict=False)
+    model.load_state_dict(template.state_dict())
     return model
 
 
@@ -131,6 +133,8 @@ def run(quick: bool, device: torch.device) -> dict:
         for name, model in models.items():
             layer = getattr(model, "equilibrium", None)
             steps = None if layer is None else (layer.forward_report.steps, layer.backward_report.steps)
+            if isinstance(model, TextbookLoop):
+                steps = (model.steps, model.backward_steps)
             error = None
             if model is not mlp:
                 error = float((_gradient(model, x, y).double() - reference).norm() / reference.norm())

@@ -1,14 +1,16 @@
 """Peak memory of forward plus backward against the number of steps: the implicit gradient and unrolling.
 
 Each measurement is a process of its own. On the CPU it is the growth of the process's largest resident size (what the
-kernel counts) over its value just before the pass, so everything is in it: autograd's graph, buffers, allocator slack. On
-a GPU it is the growth of ``torch.cuda.max_memory_allocated``. The number of steps is set by the step size: a small alpha
-needs many steps for the same tolerance, in the same problem.
+kernel counts) over its size just before the pass, so everything is in it: autograd's graph and every buffer. Freed
+blocks of 64 KiB and more go back to the kernel at once (MALLOC_MMAP_THRESHOLD_), else the count shows what glibc holds in
+reserve. On a GPU it is the growth of ``torch.cuda.max_memory_allocated``. The number of steps is set by the step size: a
+small alpha needs many steps for the same tolerance, in the same problem.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -68,35 +70,29 @@ def measure(kind: str, n: int, batch: int, alpha: float, device: str, steps: int
 
 
 def _peak(device: str, reset: bool = False) -> int:
+    """The largest size so far, in bytes; with `reset` the size now, from which the peak then counts anew."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
         if reset:
             torch.cuda.reset_peak_memory_stats()
         return torch.cuda.max_memory_allocated()
-    if reset:
-        return _resident()
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux. Not ru_maxrss: a child inherits its parent's across fork and exec
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        sizes = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return 1024 * int(sizes["VmRSS" if reset else "VmHWM"].split()[0])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def _resident() -> int:
-    """Resident size now; a larger one in the past (an import) must not hide the growth, so the kernel is told to forget it."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak restarts from the present size
-    except OSError:
-        return _peak("cpu")
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return 1024 * int(line.split()[1])
-    return _peak("cpu")
-
-
 def _child(**arguments) -> dict:
     command = [sys.executable, "-m", "benchmarks.memory", json.dumps(arguments)]
     root = Path(__file__).resolve().parent.parent
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the measurement {arguments} failed:\n{done.stderr}")
     return json.loads(done.stdout)

@@ -160,9 +160,7 @@ def use_style() -> None:
         set_matplotlib_formats("svg")
 
 
-def new(
-    *, width: float = 6.4, height: float | None = None, columns: int = 1, rows: int = 1, **kwargs: Any
-) -> tuple[Any, Any]:
+def new(*, width: float = 6.4, height: float | None = None, columns: int = 1, rows: int = 1, **kwargs: Any) -> tuple[Any, Any]:
     """Open a figure.
 
     Parameters

@@ -18,6 +18,7 @@ from mon_lib import prox
 from mon_lib.errors import ConvergenceError, NotProximalError
 from mon_lib.prox import _implicit
 
+
 def ramp(x):
     return F.relu6(x + 3) / 6
 

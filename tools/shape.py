@@ -213,6 +213,15 @@ def explorables(chapter: Chapter) -> Iterator[str]:
             yield f"explorable cell {position} has no 'Try: ...' in the cell before or after it"
 
 
+def _echoes(cell: nbformat.NotebookNode) -> bool:
+    """Whether a cell ends with an expression that may have a value, for Jupyter to show."""
+    last = _tree(cell).body[-1]
+    silent = r"print|plt\.show|(mon_lib\.)?figures\.log_axis"
+    quiet = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and re.fullmatch(silent, ast.unparse(last.value.func))
+    lines = [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
+    return isinstance(last, ast.Expr) and not quiet and not re.search(r";\s*(#.*)?$", lines[-1])
+
+
 def figures(chapter: Chapter) -> Iterator[str]:
     """Every cell that draws has a caption, a name and an alt text."""
     names: list[str] = []
@@ -233,6 +242,8 @@ def figures(chapter: Chapter) -> Iterator[str]:
             yield f"{where} has no mystnb.figure.name of the form fig-..."
         if len(alt) < 30 or alt == caption:
             yield f"{where} has no mystnb.image.alt that says what to see to someone who cannot look"
+        if _echoes(cell):
+            yield f"{where} ends with an expression whose value is shown as a second figure: end it with a semicolon"
         names.append(name)
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"the figure name {name} is used {names.count(name)} times"

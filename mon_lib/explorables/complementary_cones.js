@@ -1,5 +1,5 @@
 import { show, stage } from "./_kit.js";
-import { determinant, generators, isMonotone, isP, matrix, sector, SETS, solutions, title } from "./complementary_cones.maths.js";
+import { census, determinant, generators, isMonotone, isP, matrix, sector, SETS, solutions, title } from "./complementary_cones.maths.js";
 
 const COLOURS = ["muted", "forward-backward", "douglas-rachford", "peaceman-rachford"];
 
@@ -33,8 +33,10 @@ export default {
         answer.text(z, title(set), COLOURS[j], { dx: 10, dy: -8 });
       }
       plane.text(c, "c", "reference", { dx: 12, dy: -8 });
-      const count = ["no solution", "one solution", "two solutions", "three solutions", "four solutions"][found.length];
-      const kind = isMonotone(M) ? "monotone, so a P-matrix: the cones tile the plane" : isP(M) ? "not monotone, yet a P-matrix: the cones still tile the plane" : "no P-matrix: the cones overlap and leave gaps";
+      const WORDS = ["no solution", "one solution", "two solutions", "three solutions", "four solutions"];
+      const count = WORDS[found.length];
+      const [fewest, most] = census(M);
+      const kind = isMonotone(M) ? "monotone, so a P-matrix: the cones tile the plane" : isP(M) ? "not monotone, yet a P-matrix: the cones still tile the plane" : `no P-matrix: some c have ${WORDS[most]}, some ${WORDS[fewest]}`;
       plane.describe(`${count} for this c`);
       const list = found.map(({ set, z }) => `z = (${show(z[0])}, ${show(z[1])}), active ${title(set)}`).join("; ");
       ui.say(

@@ -25,6 +25,15 @@ export function solutions(M, c, slack = 1e-12) {
   return found;
 }
 
+// The least and the greatest number of solutions, over all directions of c.
+export function census(M, count = 720) {
+  const numbers = Array.from({ length: count }, (_, j) => {
+    const t = (2 * Math.PI * (j + 0.37)) / count;
+    return solutions(M, [Math.cos(t), Math.sin(t)]).length;
+  });
+  return [Math.min(...numbers), Math.max(...numbers)];
+}
+
 // The cone as a polygon with corners at distance `far`.
 export function sector(M, set, far = 20) {
   const rays = generators(M, set).map(([x, y]) => Math.atan2(y, x));

@@ -13,8 +13,8 @@ class ComplementaryCones(Explorable):
     """The four cones of z = relu(Wz + c) in the plane of c, for M = I - W = [[m, k - s], [k + s, m]].
 
     Each c in the cone of an active set has an equilibrium with just those units active.  While M is a P-matrix, which it is
-    when monotone, the cones tile the plane; past k^2 = m^2 + s^2 some c have several equilibria and some have none
-    (ledger NEW-LCP).
+    when monotone, the cones tile the plane.  Past k^2 = m^2 + s^2 they do not: with k > 0 some c have three equilibria, with
+    k < 0 some have two and some none (ledger NEW-LCP).
 
     Traits
     ------

@@ -30,7 +30,8 @@ export default {
       tangent(loss(z), early, "naive", "4 3");
       plot.dot([theta, loss(exact)], "peaceman-rachford", { r: 6 });
       plot.dot([theta, loss(z)], "naive", { r: 6 });
-      plot.text([-3.9, TRUTH[1][1]], "loss at z*", "reference", { dy: -10 });
+      plot.text(TRUTH[80], "loss at z*", "reference", { dy: 44, anchor: "end" });
+      plot.text([-0.4, loss(unroll(-0.4, alpha, steps).z)], "loss at zₖ", "muted", { dy: -14 });
       const error = Math.hypot(z[0] - exact[0], z[1] - exact[1]);
       const off = (d) => `${show(d, 3)}, off by ${show(Math.abs(d - true_), 3)}`;
       plot.describe(`Implicit gradient ${show(true_, 3)}; at the unconverged point ${show(early, 3)}; unrolled ${show(through, 3)}`);

@@ -12,7 +12,7 @@ __all__ = ["SplittingPlane"]
 class SplittingPlane(Explorable):
     """Paths of forward-backward, Peaceman-Rachford and Douglas-Rachford on A(z) = Gz - b, with G = [[m, -s], [s, m]].
 
-    The vector b keeps the solution in its place.  Past alpha = 2m/L^2 forward-backward leaves; the other two never do
+    The vector b keeps the solution in its place.  Past alpha = 2m/L^2 forward-backward no longer arrives; the other two always do
     (MON App. A; ledger MON-STEP, MON-PR).
 
     Traits

@@ -106,14 +106,11 @@ def _check_elementwise(fn, name: str, grid: Tensor) -> None:
             raise NotProximalError(f"{name} changes its argument in place: use the version that returns a new tensor")
         if not isinstance(value, Tensor) or value.shape != grid.shape or value.dtype != grid.dtype:
             found = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
-            raise NotProximalError(
-                f"{name} maps {tuple(grid.shape)} {grid.dtype} to {found}: an activation keeps shape and dtype"
-            )
+            raise NotProximalError(f"{name} maps {tuple(grid.shape)} {grid.dtype} to {found}: an activation keeps shape and dtype")
         bad = ~value.isfinite()
         if bad.any():
             raise NotProximalError(
-                f"{name} is {value[bad][0].item()} at x = {grid[bad][0].item():.3g}: "
-                "a proximal operator is finite for every real x"
+                f"{name} is {value[bad][0].item()} at x = {grid[bad][0].item():.3g}: a proximal operator is finite for every real x"
             )
 
         def same(other: Tensor) -> bool:

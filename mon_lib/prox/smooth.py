@@ -79,10 +79,10 @@ class Softplus(Implicit):
     """log(1 + exp(x)). f(z) = Li2(exp(-z)) - pi^2/6 on z >= 0, with Li2 the dilogarithm."""
 
     def _value(self, x: Tensor) -> Tensor:
-        return -F.logsigmoid(-x)
+        return torch.logaddexp(x, x.new_zeros(()))  # not F.softplus, which returns x itself beyond 20
 
     def _split(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        return -F.logsigmoid(-t), F.logsigmoid(t)
+        return self._value(t), -self._value(-t)
 
     def _slopes(self, t: Tensor) -> tuple[Tensor, Tensor]:
         return torch.sigmoid(t), torch.sigmoid(-t)

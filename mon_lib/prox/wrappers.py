@@ -46,8 +46,7 @@ class Border(Activation):
         width = self.width
         if x.ndim < 2 or min(x.shape[-2:]) <= 2 * width:
             raise ValueError(
-                f"a border of width {width} leaves nothing of shape {tuple(x.shape)}: "
-                f"the last two sizes must be above {2 * width}"
+                f"a border of width {width} leaves nothing of shape {tuple(x.shape)}: the last two sizes must be above {2 * width}"
             )
         if width == 0:
             return function(x, *args)

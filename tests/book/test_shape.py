@@ -28,7 +28,7 @@ GOOD = [
     ("code", "mon_lib.explorables.SplittingPlane()", {"tags": ["explorable"]}),
     (
         "code",
-        "fig, ax = mon_lib.figures.new()\nax.plot([0, 1])",
+        "fig, ax = mon_lib.figures.new()\nax.plot([0, 1]);  # done",
         {
             "mystnb": {
                 "figure": {"caption": "The error falls by the same factor in every step.", "name": "fig-02-error"},
@@ -136,6 +136,7 @@ BAD = [
     ("explorables", chapter(replaced("mon_lib.explorables.SplittingPlane()", "w = mon_lib.explorables.SplittingPlane()"))),
     ("explorables", chapter(replaced("Try: move", "Move"))),
     ("figures", chapter(retagged("figures.new", {}))),
+    ("figures", chapter(replaced("ax.plot([0, 1]);  # done", "ax.plot([0, 1])"))),
     ("figures", chapter(figure(caption="Error."))),
     ("figures", chapter(figure(name="error"))),
     ("figures", chapter(figure(alt=""))),

@@ -19,6 +19,7 @@ from mon_lib.explorables._base import Explorable, bundle, stylesheet
 
 FOLDER = Path(_base.__file__).parent
 
+
 def test_nine_components():
     assert set(NAMES) == {
         "NaiveVersusSplitting",
