@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from mon_lib import data, operators, prox
+from mon_lib import data, operators
 from mon_lib.acceleration import Anderson, Newton
 from mon_lib.networks import MLP, FullyConnectedMON, count_parameters
 from mon_lib.splitting import ForwardBackward, PeacemanRachford
@@ -126,9 +127,7 @@ def run(quick: bool, device: torch.device) -> dict:
         for model in models.values():
             model.train()
         # alpha is chosen in the warm-up and then kept, as between two choices in training
-        times = alternate(
-            {name: (lambda m=model: _gradient(m, x, y)) for name, model in models.items()}, repeats=repeats, warmup=2
-        )
+        times = alternate({name: partial(_gradient, model, x, y) for name, model in models.items()}, repeats=repeats, warmup=2)
         rows, entry, base = [], {}, times["explicit network"]["median"]
         for name, model in models.items():
             layer = getattr(model, "equilibrium", None)

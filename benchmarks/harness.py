@@ -63,7 +63,7 @@ def provenance(device: torch.device | str) -> dict[str, Any]:
     """The date, the versions and the kind of machine of a run."""
     device = torch.device(device)
     return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
@@ -124,7 +124,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A plain table: the first column flush left, numbers flush right with three significant digits."""
     cells = [list(header)] + [[_cell(value) for value in row] for row in rows]
     widths = [max(len(row[k]) for row in cells) for k in range(len(header))]
-    lines = ["  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
+    lines = []
+    for row in cells:
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join([row[0].ljust(len(first)), *rest]))
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 

@@ -281,4 +281,5 @@ class Equilibrium(nn.Module):
                 t.alpha, t.uses = state[name]["alpha"], state[name]["uses"]
 
     def extra_repr(self) -> str:
-        return f"activation={self.activation!r}, solver={self.solver!r}"
+        parts = {"activation": self.activation, "solver": self.solver, "backward_solver": self.backward_solver}
+        return ", ".join(f"{name}={part!r}" for name, part in parts.items()) + f", retune_every={self._ahead.every}"

@@ -109,7 +109,8 @@ def test_no_gradient_is_larger_than_one_over_m(n, m):
     for seed in range(5):
         W, J, _ = draw(n, m, seed)
         for diagonal in J:
-            assert torch.linalg.matrix_norm(torch.linalg.solve(eye - diagonal[:, None] * W, torch.diag(diagonal)), 2) <= (1 + 1e-9) / m
+            jacobian = torch.linalg.solve(eye - diagonal[:, None] * W, torch.diag(diagonal))
+            assert torch.linalg.matrix_norm(jacobian, 2) <= (1 + 1e-9) / m
     tight = torch.linalg.inv(eye - (1.0 - m) * eye)
     assert torch.linalg.matrix_norm(tight, 2) == pytest.approx(1.0 / m)
 
@@ -310,7 +311,7 @@ def test_algorithm_4_repaired_and_as_printed(m, factor):
 @activations
 def test_the_vector_returned_takes_no_second_J(s, kinks):
     W, _, v = draw(6, 0.5, 51)
-    p, z, c = equilibrium_away_from_kinks(W, s, kinks, 52)
+    p, _, c = equilibrium_away_from_kinks(W, s, kinks, 52)
     operator, J = operators.Dense.from_matrix(W, 0.5), s.derivative(p)
     inject = torch.nn.Linear(6, 6, dtype=F64)
     with torch.no_grad():
