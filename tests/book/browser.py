@@ -67,7 +67,7 @@ POOR_ALT = """() => [...document.querySelectorAll(".bd-article img")]
   .map((e) => e.getAttribute("src") + " has alt text " + JSON.stringify(e.getAttribute("alt")))"""
 
 # What a figure shows, without its controls and its text: the pixels of canvases and the marks of drawings.
-PICTURE = """(view) => [...view.querySelectorAll("canvas, svg")].map((e) => e.tagName === "CANVAS" ? e.toDataURL() : e.outerHTML)"""
+PICTURE = """(view) => [...view.querySelectorAll("canvas, svg")].map((e) => e.tagName === "CANVAS" ? e.toDataURL(): e.outerHTML)"""
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -113,10 +113,9 @@ class Traffic:
 
 
 @contextmanager
-def opened(browser, base: str, page: str, viewport: dict[str, int] = DESKTOP, theme: str = "light"):
+def opened(browser, base: str, page: str):
     """Open a page that cannot reach beyond `base`, and yield it, settled, with its traffic."""
-    context = browser.new_context(viewport=viewport, color_scheme=theme)
-    context.add_init_script(f"try {{ localStorage.mode = localStorage.theme = '{theme}'; }} catch {{}}")
+    context = browser.new_context(viewport=DESKTOP, color_scheme="light")
     traffic = Traffic()
     responses = []
 
@@ -150,6 +149,12 @@ def opened(browser, base: str, page: str, viewport: dict[str, int] = DESKTOP, th
         yield tab, traffic
     finally:
         context.close()
+
+
+def set_theme(tab, theme: str) -> None:
+    """Switch the page to light or dark, as its button does, and wait for the transition."""
+    tab.evaluate("(theme) => { Object.assign(document.documentElement.dataset, { theme, mode: theme }); }", theme)
+    tab.wait_for_timeout(400)
 
 
 def picture(view) -> list[str]:
