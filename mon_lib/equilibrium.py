@@ -187,10 +187,12 @@ class Equilibrium(nn.Module):
         if not isinstance(operator, MonotoneOperator):
             raise TypeError(f"operator is a {type(operator).__name__}; pass a mon_lib.operators object, for instance Dense(87)")
         if not isinstance(injection, nn.Module):
-            raise TypeError(f"injection is a {type(injection).__name__}; pass a torch.nn.Module, for instance torch.nn.Linear(784, 87)")
+            kind = type(injection).__name__
+            raise TypeError(f"injection is a {kind}; pass a torch.nn.Module, for instance torch.nn.Linear(784, 87)")
         for name, value in (("solver", solver), ("backward_solver", backward_solver)):
             if value is not None and not isinstance(value, Solver):
-                raise TypeError(f"{name} is a {type(value).__name__}; pass a solver, for instance mon_lib.splitting.PeacemanRachford()")
+                kind = type(value).__name__
+                raise TypeError(f"{name} is a {kind}; pass a solver, for instance mon_lib.splitting.PeacemanRachford()")
         if retune_every != int(retune_every) or retune_every < 1:
             raise ValueError(f"retune_every = {retune_every} is not a number of solves; it must be a positive integer")
         self.operator, self.injection, self.activation = operator, injection, prox.as_activation(activation)

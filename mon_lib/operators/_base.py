@@ -52,6 +52,8 @@ def check_state(x: Tensor, state_shape: tuple[int, ...], dtype: torch.dtype, nam
     ValueError
         If the shape is not ``(batch, *state_shape)``.
     """
+    if isinstance(x, Tensor) and x.shape[1:] == state_shape and x.ndim > len(state_shape) and x.dtype == dtype:
+        return
     expected = "(batch, " + ", ".join(map(str, state_shape)) + ")"
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}; pass a torch.Tensor of shape {expected}")

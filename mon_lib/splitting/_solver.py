@@ -128,19 +128,19 @@ def _run(solver, problem: Problem, iteration: Iteration) -> Solution:
         k += burst
         z_norm, certificate = norm(z), factor * norm(e)
         slack = rounding_allowance(z_norm, bias_norm, problem.alpha, m, lipschitz, eps)
-        bound = certificate + slack
-        target = solver.tol * z_norm
-        history.append(bound / z_norm.clamp_min(torch.finfo(bias.dtype).tiny))
-        at_rounding = certificate <= 4.0 * slack  # the allowance is first-order: rounding settles within a few of it
+        bound, target = certificate + slack, solver.tol * z_norm
+        history.append((bound, z_norm))
+        # The allowance is first-order: rounding settles within a few of it.
+        quiet = (bound > target) & (certificate > 4.0 * slack)  # false for NaN
+        last = k >= solver.max_steps or n == 0
+        if not last and not bool((open_ & ~quiet).any()):
+            continue
+        at_rounding = certificate <= 4.0 * slack
         zero = (z_norm <= eps**0.5 * bias_norm / lipschitz) & at_rounding
         finite = torch.isfinite(bound) & torch.isfinite(z_norm)
         done = finite & ((bound <= target) | zero)  # inf <= inf is true: an overflow must not pass for convergence
         stuck = finite & ~done & at_rounding & (slack > target)
-        ended = open_ & (done | stuck | ~finite)
-        last = k >= solver.max_steps or n == 0
-        if not (last or bool(ended.any())):
-            continue
-        write = open_ if last else ended
+        write = open_ if last else open_ & (done | stuck | ~finite)
         converged, overflowed, rounded = converged | (write & done), overflowed | (write & ~finite), rounded | (write & stuck)
         steps = torch.where(write, k, steps)
         bound_out = torch.where(write, bound, bound_out)
@@ -148,12 +148,15 @@ def _run(solver, problem: Problem, iteration: Iteration) -> Solution:
         open_ = open_ & ~write
         if not bool(open_.any()):
             break
+    tiny = torch.finfo(bias.dtype).tiny
+    residuals = torch.stack([bound for bound, _ in history]) / torch.stack([size for _, size in history]).clamp_min(tiny)
     status = Status.CONVERGED
-    for flags, worse in ((rounded, Status.ROUNDING), (~(converged | overflowed | rounded), Status.MAX_STEPS), (overflowed, Status.DIVERGED)):
+    unfinished = ~(converged | overflowed | rounded)
+    for flags, worse in ((rounded, Status.ROUNDING), (unfinished, Status.MAX_STEPS), (overflowed, Status.DIVERGED)):
         if bool(flags.any()):
             status = worse
-    return Solution(z_out, int(steps.max()) if n else 0, steps, torch.stack(history), converged, status, bound_out, problem.alpha,
-                    type(solver).__name__)
+    slowest, name = int(steps.max()) if n else 0, type(solver).__name__
+    return Solution(z_out, slowest, steps, residuals, converged, status, bound_out, problem.alpha, name)
 
 
 def _explain(solver, problem: Problem, solution: Solution) -> str:
@@ -162,12 +165,13 @@ def _explain(solver, problem: Problem, solution: Solution) -> str:
     alpha, m, lipschitz = problem.alpha, problem.operator.m, problem.lipschitz
     worst = float(solution.residuals[-1][missed].nan_to_num(math.inf).max())
     head = (
-        f"{solution.solver}: {int(missed.sum())} of {len(missed)} samples did not reach tol = {solver.tol:g} in {solution.steps} steps "
-        f"(alpha = {alpha:.4g}, worst relative error bound {worst:.3g}). "
+        f"{solution.solver}: {int(missed.sum())} of {len(missed)} samples did not reach tol = {solver.tol:g} "
+        f"in {solution.steps} steps (alpha = {alpha:.4g}, worst relative error bound {worst:.3g}). "
     )
     if solution.status is Status.ROUNDING:
         return head + (
-            f"{problem.bias.dtype} cannot certify this tolerance for L/m = {lipschitz / m:.3g}; use float64 or a tol above {2 * worst:.2g}."
+            f"{problem.bias.dtype} cannot certify this tolerance for L/m = {lipschitz / m:.3g}; "
+            f"use float64 or a tol above {2 * worst:.2g}."
         )
     if (doubt := solver.doubt(problem)) is not None:
         return head + doubt
