@@ -104,7 +104,7 @@ class _Implicit(torch.autograd.Function):
     def forward(ctx, pre, z, layer, operator, backward):
         ctx.save_for_backward(pre)
         ctx.layer, ctx.operator, ctx.backward_solver = layer, operator, backward
-        return z.view_as(z)
+        return z.clone()  # not a view: the caller may write into the output
 
     @staticmethod
     def backward(ctx, v):

@@ -109,6 +109,15 @@ def test_solve_is_the_forward_pass():
         assert not net(x).requires_grad
 
 
+def test_the_output_may_be_overwritten():
+    net = layer(prox.Tanh())
+    nn.Sequential(net, nn.ReLU(inplace=True))(inputs()).sum().backward()
+    found = net.operator.A.grad.clone()
+    net.zero_grad()
+    torch.relu(net(inputs())).sum().backward()
+    torch.testing.assert_close(found, net.operator.A.grad)
+
+
 def test_two_forwards_before_a_backward():
     """The second forward must not disturb the first's resolvent, nor a weight change between them its gradient."""
     net, x, y = layer(prox.Tanh()), inputs(), inputs(seed=8)
