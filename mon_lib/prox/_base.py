@@ -30,13 +30,14 @@ def check_alpha(alpha: float) -> float:
     return alpha
 
 
-def check_tensor(x: Tensor, what: str) -> Tensor:
+def check_tensor(x: Tensor, owner: object, method: str = "") -> Tensor:
     """Return x, or raise TypeError if it is not a real floating-point tensor."""
+    if isinstance(x, Tensor) and x.is_floating_point():
+        return x
+    what = f"{owner!r}{method}"
     if not isinstance(x, Tensor):
         raise TypeError(f"{what} takes a tensor, not {type(x).__name__}: wrap it in torch.as_tensor")
-    if not x.is_floating_point():
-        raise TypeError(f"{what} takes a real floating-point tensor, not {x.dtype}: convert it with x.float()")
-    return x
+    raise TypeError(f"{what} takes a real floating-point tensor, not {x.dtype}: convert it with x.float()")
 
 
 class Activation(ABC):
@@ -51,7 +52,7 @@ class Activation(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """sigma(x) = prox_f(x), elementwise, of the shape and dtype of x."""
-        return self._value(check_tensor(x, f"{self!r}"))
+        return self._value(check_tensor(x, self))
 
     def prox(self, x: Tensor, alpha: float) -> Tensor:
         r"""prox_{alpha f}(x) = argmin_z 1/2 (x - z)^2 + alpha f(z), elementwise. Exactly sigma(x) for alpha = 1.
@@ -71,19 +72,19 @@ class Activation(ABC):
             If alpha is not positive and finite.
         """
         alpha = check_alpha(alpha)
-        check_tensor(x, f"{self!r}.prox")
+        check_tensor(x, self, ".prox")
         if alpha == 1:
             return self._value(x)
         return _widened(self._prox, x, alpha)
 
     def derivative(self, x: Tensor) -> Tensor:
         """The diagonal of the Clarke Jacobian of sigma at x, in [0, 1]; at a kink, the element autograd takes."""
-        return _widened(self._derivative, check_tensor(x, f"{self!r}.derivative"))
+        return _widened(self._derivative, check_tensor(x, self, ".derivative"))
 
     def prox_derivative(self, x: Tensor, alpha: float) -> Tensor:
         r"""The slope of prox_{alpha f} at x: 1/(1 + alpha D), where 1/(1 + D) is the slope of sigma at the same z."""
         alpha = check_alpha(alpha)
-        check_tensor(x, f"{self!r}.prox_derivative")
+        check_tensor(x, self, ".prox_derivative")
         if alpha == 1:
             return self.derivative(x)
         return _widened(self._prox_derivative, x, alpha)
@@ -96,7 +97,7 @@ class Activation(ABC):
         NotImplementedError
             If the activation has no closed form of f.
         """
-        return _widened(self._potential, check_tensor(z, f"{self!r}.potential"))
+        return _widened(self._potential, check_tensor(z, self, ".potential"))
 
     @abstractmethod
     def _value(self, x: Tensor) -> Tensor: ...

@@ -116,8 +116,13 @@ def test_one_equilibrium_from_every_start(activation, solver):
 
 def test_without_strong_monotonicity():
     """One unit loses existence or uniqueness, two units that inhibit each other have three equilibria."""
-    cases = [([[1.0]], [1.0], 0), ([[2.0]], [1.0], 0), ([[2.0]], [-1.0], 2), ([[0.0, 2.0], [2.0, 0.0]], [1.0, 1.0], 0),
-             ([[0.0, -2.0], [-2.0, 0.0]], [1.0, 1.0], 3)]
+    cases = [
+        ([[1.0]], [1.0], 0),
+        ([[2.0]], [1.0], 0),
+        ([[2.0]], [-1.0], 2),
+        ([[0.0, 2.0], [2.0, 0.0]], [1.0, 1.0], 0),
+        ([[0.0, -2.0], [-2.0, 0.0]], [1.0, 1.0], 3),
+    ]
     for W, c, count in cases:
         W, c = np.array(W), np.array(c)
         found = equilibria(W, c)
