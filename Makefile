@@ -4,6 +4,10 @@
 #
 # MON_PROFILE=smoke|cpu|gpu sets the size of the notebooks in `make book`; without it: gpu where CUDA is there, else cpu.
 
+# Matrices of a few dozen rows: a second thread costs more than it gives, and very much more where the cores are shared.
+OMP_NUM_THREADS ?= 1
+book test: export OMP_NUM_THREADS := $(OMP_NUM_THREADS)
+
 PYTHON ?= python3
 PORT ?= 8000
 PY := .venv/bin/python

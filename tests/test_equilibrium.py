@@ -12,9 +12,21 @@ from mon_lib import ConvergenceError, Equilibrium, NotProximalError, operators, 
 from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford
 from tests.problems import F64, generator, reference
 
-SMOOTH = {"tanh": prox.Tanh(), "sigmoid": prox.Sigmoid(), "softplus": prox.Softplus(), "softsign": prox.Softsign(), "arctan": prox.Arctan()}
+SMOOTH = {
+    "tanh": prox.Tanh(),
+    "sigmoid": prox.Sigmoid(),
+    "softplus": prox.Softplus(),
+    "softsign": prox.Softsign(),
+    "arctan": prox.Arctan(),
+}
 ALPHA = 1.0  # where every prox is sigma itself and costs nothing; test_any_pair_of_solvers covers the others
-KINKED = {"relu": prox.ReLU(), "leaky": prox.LeakyReLU(0.1), "clip": prox.Clip(-0.2, 0.3), "soft": prox.SoftThreshold(0.1), "elu": prox.ELU()}
+KINKED = {
+    "relu": prox.ReLU(),
+    "leaky": prox.LeakyReLU(0.1),
+    "clip": prox.Clip(-0.2, 0.3),
+    "soft": prox.SoftThreshold(0.1),
+    "elu": prox.ELU(),
+}
 
 
 def layer(activation=None, solver=None, n=6, inputs=4, dtype=F64, seed=0, **options):
@@ -61,8 +73,12 @@ def test_gradient_equals_the_explicit_formula(activation):
 
 
 @pytest.mark.claim("MON-A3")
-@pytest.mark.parametrize("backward", [ForwardBackward(tol=1e-11, max_steps=20_000), DouglasRachford(tol=1e-11, max_steps=5000), None], ids=repr)
-@pytest.mark.parametrize("forward", [PeacemanRachford(tol=1e-11, max_steps=5000), ForwardBackward(tol=1e-11, max_steps=20_000)], ids=repr)
+@pytest.mark.parametrize(
+    "backward", [ForwardBackward(tol=1e-11, max_steps=20_000), DouglasRachford(tol=1e-11, max_steps=5000), None], ids=repr
+)
+@pytest.mark.parametrize(
+    "forward", [PeacemanRachford(tol=1e-11, max_steps=5000), ForwardBackward(tol=1e-11, max_steps=20_000)], ids=repr
+)
 def test_any_pair_of_solvers_gives_the_same_gradient(forward, backward):
     def gradients(net):
         net(inputs()).square().sum().backward()

@@ -243,6 +243,10 @@ def test_from_matrix_refuses_and_names_the_eigenvalue():
     operators.Dense.from_matrix(W, 0.5)
     with pytest.raises(NotMonotoneError, match="No m > 0"):
         operators.Dense.from_matrix(2 * torch.eye(2, dtype=F64), 0.1)
-    for bad, error in ((torch.ones(2, 3), ValueError), (torch.ones(2, 2, dtype=torch.long), TypeError), (torch.full((2, 2), math.nan), ValueError)):
+    for bad, error in (
+        (torch.ones(2, 3), ValueError),
+        (torch.ones(2, 2, dtype=torch.long), TypeError),
+        (torch.full((2, 2), math.nan), ValueError),
+    ):
         with pytest.raises(error):
             operators.Dense.from_matrix(bad, 1.0)

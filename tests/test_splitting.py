@@ -11,7 +11,13 @@ from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford
 from tests.problems import F64, random_bias, random_operator, reference
 
 SOLVERS = {"forward-backward": ForwardBackward, "peaceman-rachford": PeacemanRachford, "douglas-rachford": DouglasRachford}
-ACTIVATIONS = {"relu": prox.ReLU(), "tanh": prox.Tanh(), "leaky": prox.LeakyReLU(0.2), "soft": prox.SoftThreshold(0.3), "clip": prox.Clip(-0.1, 0.4)}
+ACTIVATIONS = {
+    "relu": prox.ReLU(),
+    "tanh": prox.Tanh(),
+    "leaky": prox.LeakyReLU(0.2),
+    "soft": prox.SoftThreshold(0.3),
+    "clip": prox.Clip(-0.1, 0.4),
+}
 
 
 @pytest.fixture(params=SOLVERS)

@@ -16,7 +16,9 @@ def steps(solver, W, bias, alpha):
 
 @pytest.mark.claim("NEW-ALPHA")
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("solver", [PeacemanRachford(tol=1e-8, max_steps=3000), DouglasRachford(tol=1e-8, max_steps=3000)], ids=["pr", "dr"])
+@pytest.mark.parametrize(
+    "solver", [PeacemanRachford(tol=1e-8, max_steps=3000), DouglasRachford(tol=1e-8, max_steps=3000)], ids=["pr", "dr"]
+)
 def test_the_spectral_rule_is_near_the_best_alpha(solver, seed):
     """Within 10% of the fewest steps on a fine grid of alpha, on random dense W with skew.
 

@@ -11,83 +11,21 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book" / "_ext"))
 
-import nbformat  # noqa: E402
+import nbformat
 
-import ledger  # noqa: E402
-from strip import ID, stripped  # noqa: E402
+import ledger
+from chapter import DIRECTIVE, Chapter, first_line, tree
+from prose import numbers, reading, sentences, words
+from strip import ID, stripped
 
 __all__ = ["RULES", "Chapter", "faults"]
 
 STATEMENTS = "theorem|proposition|lemma|corollary|definition|algorithm|remark|example|property|observation|axiom|conjecture"
-DIRECTIVE = re.compile(r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w:-]+)\}[ \t]*(?P<title>.*)$", re.MULTILINE)
-PLACES = "section|appendix|equation|eq\\.|table|figure|fig\\.|theorem|proposition|lemma|corollary|definition|algorithm|chapter|page"
-MEASURED = re.compile(r"(?<![\w.])(\d+\.\d+|\d+\s?%|\d+e-?\d+|(?!(?:19|20)\d\d\b)\d{3,}|\d{1,3}(?:,\d{3})+)(?!\w)")
-BANNED = (
-    r"easy to see|clearly|obviously|trivially|of course|state[- ]of[- ]the[- ]art|amazing|dramatically|remarkabl[ey]|"
-    r"behavior|colors?|optimiz\w+|minimiz\w+|maximiz\w+|parametri[sz]ation|parameteriz\w+|normaliz\w+|regulariz\w+|"
-    r"generaliz\w+|initializ\w+|center(ed)?|neighbor\w*"
-)
 GATES = ("exercise-start", "exercise-end", "solution-start", "solution-end")
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """One notebook, as its rules look at it."""
-
-    name: str
-    text: str
-    claims: tuple[ledger.Claim, ...] = ()
-
-    @classmethod
-    def read(cls, path: Path) -> Chapter:
-        """Read a notebook of the book together with the claims of its chapter."""
-        number = int(path.name[:2])
-        claims = tuple(claim for claim in ledger.load(ROOT / "book" / "claims.yml") if claim.chapter == number)
-        return cls(path.stem, path.read_text(encoding="utf-8"), claims)
-
-    @property
-    def number(self) -> str:
-        """The two digits that the name starts with."""
-        return self.name[:2]
-
-    @cached_property
-    def cells(self) -> list[nbformat.NotebookNode]:
-        """All cells, in order."""
-        return nbformat.reads(self.text, as_version=4).cells
-
-    @cached_property
-    def markdown(self) -> list[str]:
-        """The sources of the markdown cells."""
-        return [cell.source for cell in self.cells if cell.cell_type == "markdown"]
-
-    def code(self, tag: str | None = None) -> list[tuple[int, nbformat.NotebookNode]]:
-        """The code cells with their positions, or those that carry `tag`."""
-        return [
-            (position, cell)
-            for position, cell in enumerate(self.cells)
-            if cell.cell_type == "code" and (tag is None or tag in cell.metadata.get("tags", ()))
-        ]
-
-    def section(self, title: str) -> str | None:
-        """The text below ``## title``, up to the next heading of that level, or None."""
-        text = "\n\n".join(self.markdown)
-        match = re.search(rf"^## {title}[^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-        return match[1] if match else None
-
-
-def _tree(cell: nbformat.NotebookNode) -> ast.Module:
-    return ast.parse(re.sub(r"^[ \t]*[%!].*$", "", cell.source, flags=re.MULTILINE))
-
-
-def _first_line(source: str) -> str:
-    return next((line for line in source.splitlines() if line.strip()), "an empty cell")[:60]
 
 
 def stripped_outputs(chapter: Chapter) -> Iterator[str]:
@@ -184,7 +122,7 @@ def closed_directives(chapter: Chapter) -> Iterator[str]:
             elif not (stack and stack[-1][0] == "`"):  # fences inside a code block are text
                 stack.append(fence)
         if stack:
-            yield f"cell {position} opens a directive with {stack[-1]} and does not close it: {_first_line(cell.source)!r}"
+            yield f"cell {position} opens a directive with {stack[-1]} and does not close it: {first_line(cell.source)!r}"
 
 
 def checks(chapter: Chapter) -> Iterator[str]:
@@ -193,7 +131,7 @@ def checks(chapter: Chapter) -> Iterator[str]:
     if not cells:
         yield "no cell has the tag check: a code cell that tests a statement on random instances"
     for position, cell in cells:
-        if not any(isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant) for node in ast.walk(_tree(cell))):
+        if not any(isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant) for node in ast.walk(tree(cell))):
             yield f"check cell {position} cannot fail: it has no assert on something computed"
         if "print(" not in cell.source:
             yield f"check cell {position} does not print the error that it measured"
@@ -205,7 +143,7 @@ def explorables(chapter: Chapter) -> Iterator[str]:
     if not cells:
         yield "no cell has the tag explorable"
     for position, cell in cells:
-        body = _tree(cell).body
+        body = tree(cell).body
         if not body or not isinstance(body[-1], ast.Expr):
             yield f"explorable cell {position} does not end with the component as an expression"
         beside = [chapter.cells[near].source for near in (position - 1, position + 1) if 0 <= near < len(chapter.cells)]
@@ -215,7 +153,7 @@ def explorables(chapter: Chapter) -> Iterator[str]:
 
 def _echoes(cell: nbformat.NotebookNode) -> bool:
     """Whether a cell ends with an expression that may have a value, for Jupyter to show."""
-    last = _tree(cell).body[-1]
+    last = tree(cell).body[-1]
     silent = r"print|plt\.show|(mon_lib\.)?figures\.log_axis"
     quiet = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and re.fullmatch(silent, ast.unparse(last.value.func))
     lines = [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
@@ -226,8 +164,8 @@ def figures(chapter: Chapter) -> Iterator[str]:
     """Every cell that draws has a caption, a name and an alt text."""
     names: list[str] = []
     for position, cell in chapter.code():
-        calls = {ast.unparse(node.func) for node in ast.walk(_tree(cell)) if isinstance(node, ast.Call)}
-        defines = [node for node in _tree(cell).body if isinstance(node, ast.FunctionDef)]
+        calls = {ast.unparse(node.func) for node in ast.walk(tree(cell)) if isinstance(node, ast.Call)}
+        defines = [node for node in tree(cell).body if isinstance(node, ast.FunctionDef)]
         inside = {ast.unparse(node.func) for part in defines for node in ast.walk(part) if isinstance(node, ast.Call)}
         draws = any(re.fullmatch(r"(plt|figures|mon_lib\.figures)\.(subplots|figure|new|show)", call) for call in calls - inside)
         meta = cell.metadata.get("mystnb", {})
@@ -235,7 +173,7 @@ def figures(chapter: Chapter) -> Iterator[str]:
             continue
         caption, name = meta.get("figure", {}).get("caption", ""), meta.get("figure", {}).get("name", "")
         alt = meta.get("image", {}).get("alt", "")
-        where = f"figure cell {position} ({_first_line(cell.source)!r})"
+        where = f"figure cell {position} ({first_line(cell.source)!r})"
         if len(caption) < 20:
             yield f"{where} has no caption in mystnb.figure.caption that says what to see"
         if not re.fullmatch(r"fig-[a-z0-9-]+", name):
@@ -308,54 +246,12 @@ def sections(chapter: Chapter) -> Iterator[str]:
         yield "the sources cite nothing: use {cite}`key`"
 
 
-def _without_code(text: str) -> str:
-    """Drop the bodies of code blocks and the fence and option lines of directives."""
-    kept: list[str] = []
-    code: str | None = None
-    for line in text.splitlines():
-        fence = re.match(r"\s*(`{3,}|~{3,})(.*)$", line)
-        if code is not None:
-            if fence and fence[1] == code and not fence[2].strip():
-                code = None
-        elif fence and fence[2].strip() and not fence[2].startswith("{"):
-            code = fence[1]
-        elif not re.match(r"\s*(:{3,}|`{3,}|:[\w-]+:)", line):
-            kept.append(line)
-    return "\n".join(kept)
-
-
-def prose(chapter: Chapter) -> str:
-    """Return the prose of a chapter: no mathematics, code, headings, directive lines, roles, links, or places in a source."""
-    text = _without_code("\n\n".join(chapter.markdown))
-    text = re.sub(r"^#.*$", " ", text, flags=re.MULTILINE)
-    text = re.sub(r"\$\$.*?\$\$(\s*\([\w:-]+\))?", " ", text, flags=re.DOTALL)
-    text = re.sub(r"\\begin\{(\w+\*?)\}.*?\\end\{\1\}", " ", text, flags=re.DOTALL)
-    text = re.sub(r"(?<!\\)\$[^$]+\$", " ", text)
-    text = re.sub(r"\{[\w:]+\}`[^`]*`|`[^`]*`|\]\([^)]*\)|<[^>]*>", " ", text)
-    return re.sub(rf"\b({PLACES})s?\s+[A-Z]?\d+(\.\d+)*(\s*(,|and|to)\s*[A-Z]?\d+(\.\d+)*)*", " ", text, flags=re.IGNORECASE)
-
-
-def numbers(chapter: Chapter) -> Iterator[str]:
-    """No measured number stands in prose: cells print them."""
-    for line in prose(chapter).splitlines():
-        for found in MEASURED.finditer(line):
-            yield f"the prose types {found[0]!r} in {line.strip()[:90]!r}: let a cell print it, or use words"
-
-
-def sentences(chapter: Chapter) -> Iterator[str]:
-    """One sentence a line of source."""
-    for line in prose(chapter).splitlines():
-        if found := re.search(r"[a-z)][.?!] +[A-Z][a-z]+ [a-z]", line):
-            start = max(0, found.start() - 40)
-            yield f"two sentences share a line: {line.strip()[start : start + 90]!r}"
-
-
 def shown_code(chapter: Chapter) -> Iterator[str]:
     """Functions shown in a chapter are at most fifteen lines long."""
     for position, cell in chapter.code():
         if "solution" in cell.metadata.get("tags", ()):
             continue
-        for node in ast.walk(_tree(cell)):
+        for node in ast.walk(tree(cell)):
             if isinstance(node, ast.FunctionDef) and (lines := node.end_lineno - node.lineno + 1) > 15:
                 yield f"cell {position} shows {node.name} with {lines} lines, and at most fifteen are read"
 
@@ -366,24 +262,6 @@ def tables(chapter: Chapter) -> Iterator[str]:
         for found in re.finditer(r"^(\|.*\|)[ \t]*\n\|[ :|-]+\|[ \t]*$", text, re.MULTILINE):
             if any(not cell.strip() for cell in found[1].strip("|").split("|")):
                 yield f"a column of the table {found[1]!r} has no heading"
-
-
-def words(chapter: Chapter) -> Iterator[str]:
-    """No hype, no brushing aside, no emoji, British spelling."""
-    plain = prose(chapter)
-    for found in re.finditer(rf"\b({BANNED})\b", plain, re.IGNORECASE):
-        yield f"the prose says {found[0]!r}"
-    for text in chapter.markdown:
-        if found := re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", text):
-            yield f"there is an emoji: {found[0]!r}"
-
-
-def reading(chapter: Chapter) -> Iterator[str]:
-    """A verdict that rests on how damaged text is read says so."""
-    text = "\n\n".join(chapter.markdown)
-    if any(claim.reading for claim in chapter.claims) and not re.search(r"as\s+we\s+read", text):
-        names = ", ".join(claim.id for claim in chapter.claims if claim.reading)
-        yield f"the words 'as we read it' are missing, and {names} rests on a reading"
 
 
 RULES: dict[str, Callable[[Chapter], Iterator[str]]] = {

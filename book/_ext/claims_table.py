@@ -44,8 +44,8 @@ class ClaimsTable(SphinxDirective):
 
         counts = Counter(claim.verdict for claim in claims if claim.chapter in chapters)
         present = sum(counts.values())
-        summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ledger.VERDICTS if counts[verdict])
-        text = [f"{present} of {len(claims)} claims belong to chapters that are in the book: {summary or 'none'}.", ""]
+        summary = ", ".join(f"{verdict} {counts[verdict]}" for verdict in ledger.VERDICTS if counts[verdict])
+        text = [f"{present} of {len(claims)} claims belong to chapters that are in the book ({summary or 'none'}).", ""]
         number = None
         for claim in sorted(claims, key=lambda claim: claim.chapter):
             if claim.chapter != number:

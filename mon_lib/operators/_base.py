@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FrozenOperator", "MonotoneOperator", "Resolvent", "check_monotonicity", "check_state", "check_step"]
+__all__ = ["FrozenOperator", "Memo", "MonotoneOperator", "Resolvent", "check_monotonicity", "check_state", "check_step"]
 
 
 def check_step(alpha: float) -> float:
@@ -181,6 +181,21 @@ class Transpose(Operator):
 
     def frozen(self) -> FrozenOperator:
         return self._operator.frozen().T
+
+
+class Memo:
+    """What was computed for the last two values of alpha: a search over alpha must not hold everything it tried."""
+
+    def __init__(self):
+        self._kept: dict = {}
+
+    def get(self, alpha: float, compute):
+        """What belongs to alpha; ``compute()`` if it is not kept."""
+        if alpha not in self._kept:
+            while len(self._kept) >= 2:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[alpha] = compute()
+        return self._kept[alpha]
 
 
 class FrozenOperator(Operator):

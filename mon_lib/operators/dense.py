@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ..errors import NotMonotoneError
-from ._base import FrozenOperator, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step
+from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step
 
 __all__ = ["Dense", "FrozenDense"]
 
@@ -153,7 +153,7 @@ class FrozenDense(FrozenOperator):
     def __init__(self, W: Tensor, m: float, _transpose: FrozenDense | None = None):
         self.matrix, self.m, self.state_shape = W, m, (W.shape[0],)
         # A transposed pair shares one cache of inverses: the backward pass reuses the forward pass's.
-        self._inverses: dict[float, Tensor] = {} if _transpose is None else _transpose._inverses
+        self._inverses: Memo = Memo() if _transpose is None else _transpose._inverses
         self._bound = None if _transpose is None else _transpose._bound
         self._flipped = _transpose is not None and not _transpose._flipped
         self._transpose = _transpose
@@ -179,12 +179,12 @@ class FrozenDense(FrozenOperator):
 
     def _inverse(self, alpha: float) -> Tensor:
         """(I + alpha (I - W))^-1, computed once for each alpha and shared with the transpose."""
-        if alpha not in self._inverses:
-            while len(self._inverses) >= 2:  # a search over alpha must not hold every inverse it tried
-                self._inverses.pop(next(iter(self._inverses)))
+
+        def invert():
             inverse = torch.linalg.inv(self._shifted(alpha))
-            self._inverses[alpha] = inverse.T if self._flipped else inverse
-        inverse = self._inverses[alpha]
+            return inverse.T if self._flipped else inverse
+
+        inverse = self._inverses.get(alpha, invert)
         return inverse.T if self._flipped else inverse
 
     def resolvent(self, alpha: float) -> Resolvent:
