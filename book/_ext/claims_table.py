@@ -20,14 +20,15 @@ def _entry(claim: ledger.Claim, stated: bool, tests: list[str]) -> list[str]:
     name = f"{{prf:ref}}`{claim.id} <{claim.anchor}>`" if stated else f"`{claim.id}`"
     reading = ", as we read it" if claim.reading else ""
     head = f"**{name}** {claim.label} ({PAPERS[claim.source]}): _{claim.verdict}{reading}_."
-    lines = [":::{div} claim", head, "", claim.what, ""]
+    lines = ["::::{div} claim", head, "", claim.what, ""]
     if claim.note:
         lines += [claim.note, ""]
     if tests:
-        lines += ["Tested by " + ", ".join(f"`{test}`" for test in tests) + ".", ""]
+        count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
+        lines += [f":::{{dropdown}} {count}", *(f"- `{test}`" for test in tests), ":::", ""]
     elif not stated:
         lines += ["To come.", ""]
-    return [*lines, ":::", ""]
+    return [*lines, "::::", ""]
 
 
 class ClaimsTable(SphinxDirective):
