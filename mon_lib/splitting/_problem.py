@@ -86,6 +86,11 @@ class Problem:
         return self.operator.resolvent(self.alpha)
 
     @cached_property
+    def shift(self) -> Tensor:
+        """alpha * bias, which every resolvent step adds."""
+        return self.alpha * self.bias
+
+    @cached_property
     def lipschitz(self) -> float:
         """An upper bound on ||I - W||."""
         return self.operator.lipschitz_bound()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -61,9 +62,6 @@ class Splitting(Solver):
     def with_alpha(self, alpha):
         return dataclasses.replace(self, alpha=alpha)
 
-    def automatic(self):
-        return stepsize.SpectralRadius()
-
     def iteration(self, problem, z0):
         return _FixedPoint(self, problem, self.start(problem, z0))
 
@@ -97,35 +95,39 @@ class _FixedPoint(Iteration):
         return z, e, self.factor
 
 
+class _Reflected(Splitting):
+    """u <- (1 - relaxation) u + relaxation C_A C_f u."""
+
+    relaxation: ClassVar[float]
+
+    def automatic(self):
+        return stepsize.SpectralRadius(relaxation=self.relaxation)
+
+    def step(self, problem, u):
+        z = problem.prox(u)
+        z_half = problem.resolvent(2.0 * z - u + problem.shift)
+        gap = z_half - z
+        return torch.add(u, gap, alpha=2.0 * self.relaxation), z, gap / -problem.alpha
+
+
 @dataclass(frozen=True)
-class PeacemanRachford(Splitting):
+class PeacemanRachford(_Reflected):
     """u <- C_A C_f u, z = prox_{alpha f}(u) (MON Algorithm 2; eq. 9 with + alpha (Ux + b), its printed sign is wrong).
 
     Converges linearly for every alpha > 0. One product with the resolvent a step.
     """
 
-    def step(self, problem, u):
-        z = problem.prox(u)
-        z_half = problem.resolvent(2.0 * z - u + problem.alpha * problem.bias)
-        gap = z_half - z
-        return u + 2.0 * gap, z, gap / -problem.alpha
+    relaxation = 1.0
 
 
 @dataclass(frozen=True)
-class DouglasRachford(Splitting):
+class DouglasRachford(_Reflected):
     """u <- (u + C_A C_f u)/2, z = prox_{alpha f}(u): the averaged form of Peaceman-Rachford.
 
     Converges also where A is merely monotone. One product with the resolvent a step.
     """
 
-    def automatic(self):
-        return stepsize.SpectralRadius(relaxation=0.5)
-
-    def step(self, problem, u):
-        z = problem.prox(u)
-        z_half = problem.resolvent(2.0 * z - u + problem.alpha * problem.bias)
-        gap = z_half - z
-        return u + gap, z, gap / -problem.alpha
+    relaxation = 0.5
 
 
 @dataclass(frozen=True)
