@@ -1,4 +1,4 @@
-"""Monotone operator equilibrium networks and auxiliary reflections, with the book that derives them."""
+"""Monotone operator equilibrium networks, with the book that derives them."""
 
 from . import (
     acceleration,

@@ -10,13 +10,21 @@ import torch
 from torch import Tensor
 
 from .operators import Operator
+from .prox import as_activation
 
 __all__ = ["fixed_point_bound", "forward_factor", "norm", "resolvent_factor", "rounding_allowance"]
 
 
-def norm(x: Tensor) -> Tensor:
-    """The Euclidean norm of each sample, ``(batch, *state_shape) -> (batch,)``."""
-    return torch.linalg.vector_norm(x.flatten(1), dim=1)
+def norm(x: Tensor, scaled: bool = False) -> Tensor:
+    """The Euclidean norm of each sample, ``(batch, *state_shape) -> (batch,)``.
+
+    With `scaled` each sample is divided by its largest entry first, so that its square cannot underflow; one more pass.
+    """
+    x = x.flatten(1)
+    if not scaled or x.shape[1] == 0:
+        return torch.linalg.vector_norm(x, dim=1)
+    largest = x.abs().amax(1, keepdim=True)
+    return (torch.linalg.vector_norm(x / torch.where(largest > 0, largest, 1.0), dim=1, keepdim=True) * largest).squeeze(1)
 
 
 def resolvent_factor(alpha: float, m: float, lipschitz: float) -> float:
@@ -40,9 +48,11 @@ def rounding_allowance(z_norm: Tensor, bias_norm: Tensor, alpha: float, m: float
     """What rounding adds to a bound, to first order: ``(batch,)``.
 
     z and z_half (or z+) carry a relative error of about eps, so e carries eps (||z|| + alpha ||bias||)/alpha, and
-    ||I + alpha G||/m multiplies it. Without this term a bound could reach zero while the error is one rounding.
+    ||I + alpha G||/m multiplies it. W itself is stored with a relative error of eps, and ||W|| <= 1 + L, which counts
+    where L is below 1: G = I - W is then a difference of nearly equal numbers. Without these terms a bound could reach
+    zero while the error is one rounding.
     """
-    return (eps * (1.0 / alpha + lipschitz) / m) * (z_norm + alpha * bias_norm)
+    return (eps * (1.0 / alpha + max(lipschitz, 2.0)) / m) * (z_norm + alpha * bias_norm)
 
 
 def fixed_point_bound(operator: Operator, bias: Tensor, activation, z: Tensor) -> Tensor:
@@ -64,7 +74,13 @@ def fixed_point_bound(operator: Operator, bias: Tensor, activation, z: Tensor) -
     -------
     Tensor
         Shape ``(batch,)``, rounding included to first order.
+
+    Raises
+    ------
+    TypeError, NotProximalError
+        If `activation` is no activation of this library: without a proximal sigma there is no such bound.
     """
+    activation = as_activation(activation)
     with torch.no_grad():
         frozen = operator.frozen()
         r = z - activation(frozen(z) + bias)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,8 @@ from .operators import FrozenOperator, MonotoneOperator
 from .splitting import PeacemanRachford, Solution, Solver
 
 __all__ = ["Equilibrium", "Report"]
+
+NONE = -1.0  # in a saved state: no alpha has been chosen yet
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,18 @@ class _Tuned:
 
     @property
     def automatic(self) -> bool:
-        return self.solver.alpha == "auto" or isinstance(self.solver.alpha, stepsize.StepSize)
+        alpha = self.solver.alpha
+        return alpha == "auto" or (isinstance(alpha, stepsize.StepSize) and not isinstance(alpha, stepsize.Fixed))
+
+    def state(self) -> list[float]:
+        """The choice as numbers, with a fingerprint of the solver that it was made for."""
+        return [NONE if self.alpha is None else self.alpha, float(self.uses), float(zlib.crc32(repr(self.solver).encode()))]
+
+    def restore(self, state: list[float]) -> None:
+        """Take over a choice that was made for the same solver; leave any other alone."""
+        alpha, uses, fingerprint = state
+        if self.automatic and alpha > 0 and fingerprint == self.state()[2]:
+            self.alpha, self.uses = alpha, int(uses)
 
     def solve(self, operator: FrozenOperator, bias: Tensor, activation, count: bool) -> tuple[Solution, Report]:
         start = time.perf_counter()
@@ -137,11 +151,21 @@ def _once(gradient: Tensor, *inputs: Tensor) -> Tensor:
     return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient
 
 
+def _checked(solver: object, name: str) -> Solver:
+    if isinstance(solver, type) and issubclass(solver, Solver):
+        raise TypeError(f"{name} is the class {solver.__name__}; pass an object, {solver.__name__}()")
+    if not isinstance(solver, Solver):
+        kind = type(solver).__name__
+        raise TypeError(f"{name} is a {kind}; pass a solver, for instance mon_lib.splitting.PeacemanRachford()")
+    return solver
+
+
 class Equilibrium(nn.Module):
     """The layer x -> z* with z* = sigma(Wz* + injection(x)).
 
     The forward pass solves without a graph, then applies W once: that product carries the graph to the parameters. The
-    backward pass is the same kind of solve on W', so memory does not grow with the number of steps.
+    backward pass is the same kind of solve on W', so memory does not grow with the number of steps. First derivatives in
+    reverse mode only: second ones, forward mode and torch.func transforms are refused.
 
     Parameters
     ----------
@@ -152,7 +176,8 @@ class Equilibrium(nn.Module):
     activation : mon_lib.prox.Activation
         sigma = prox_f, for instance ``mon_lib.prox.ReLU()``.
     solver : Solver, optional
-        `PeacemanRachford()` by default.
+        ``PeacemanRachford(tol=1e-4)`` by default: far below the noise of a gradient from a batch, and within what float32
+        certifies for L/m up to about a hundred.
     backward_solver : Solver, optional
         By default the forward solver with the alpha it used, whose resolvent is then shared.
     retune_every : int
@@ -168,7 +193,7 @@ class Equilibrium(nn.Module):
     ConvergenceError
         From `forward` or from ``backward()``, where a sample misses the tolerance.
     TypeError, ValueError
-        For wrong parts; for an injection whose output does not fit W.
+        For wrong parts; for an injection whose output, the bias of the solve, does not fit W.
     NotProximalError
         For an activation that is no proximal operator.
     """
@@ -189,27 +214,31 @@ class Equilibrium(nn.Module):
         if not isinstance(injection, nn.Module):
             kind = type(injection).__name__
             raise TypeError(f"injection is a {kind}; pass a torch.nn.Module, for instance torch.nn.Linear(784, 87)")
-        for name, value in (("solver", solver), ("backward_solver", backward_solver)):
-            if value is not None and not isinstance(value, Solver):
-                kind = type(value).__name__
-                raise TypeError(f"{name} is a {kind}; pass a solver, for instance mon_lib.splitting.PeacemanRachford()")
         if retune_every != int(retune_every) or retune_every < 1:
             raise ValueError(f"retune_every = {retune_every} is not a number of solves; it must be a positive integer")
         self.operator, self.injection, self.activation = operator, injection, prox.as_activation(activation)
-        self._ahead = _Tuned(solver if solver is not None else PeacemanRachford(), retune_every)
-        self._back = None if backward_solver is None else _Tuned(backward_solver, retune_every)
+        self._ahead = _Tuned(PeacemanRachford(tol=1e-4) if solver is None else _checked(solver, "solver"), int(retune_every))
+        self.backward_solver = backward_solver
         self.forward_report: Report | None = None
         self.backward_report: Report | None = None
 
     @property
     def solver(self) -> Solver:
-        """The forward solver."""
+        """The forward solver; assign another one to change it, and alpha is chosen anew."""
         return self._ahead.solver
+
+    @solver.setter
+    def solver(self, solver: Solver) -> None:
+        self._ahead = _Tuned(_checked(solver, "solver"), self._ahead.every)
 
     @property
     def backward_solver(self) -> Solver | None:
-        """The backward solver, or None where the forward one serves."""
+        """The backward solver, or None where the forward one serves; it can be assigned too."""
         return None if self._back is None else self._back.solver
+
+    @backward_solver.setter
+    def backward_solver(self, solver: Solver | None) -> None:
+        self._back = None if solver is None else _Tuned(_checked(solver, "backward_solver"), self._ahead.every)
 
     @torch.compiler.disable
     def forward(self, x: Tensor) -> Tensor:
@@ -269,18 +298,21 @@ class Equilibrium(nn.Module):
 
     def _bias(self, x: Tensor) -> Tensor:
         bias = self.injection(x)
+        if not isinstance(bias, Tensor):
+            raise TypeError(f"injection(x) is a {type(bias).__name__}; it must be a tensor of the shape of the state")
         # Under autocast the injection may run in a short format; the solve never does.
         return bias.to(self.operator.dtype) if torch.is_autocast_enabled(bias.device.type) else bias
 
-    def get_extra_state(self) -> dict:
-        """The chosen step sizes, so that a resumed run repeats the run it resumes."""
-        tuned = {"forward": self._ahead, "backward": self._back}
-        return {name: None if t is None else {"alpha": t.alpha, "uses": t.uses} for name, t in tuned.items()}
+    def get_extra_state(self) -> Tensor:
+        """The chosen step sizes, so that a resumed run repeats the run it resumes; a tensor like all else in a state_dict."""
+        absent = [NONE] * 3
+        return torch.tensor([self._ahead.state(), absent if self._back is None else self._back.state()], dtype=torch.float64)
 
-    def set_extra_state(self, state: dict) -> None:
-        for name, t in (("forward", self._ahead), ("backward", self._back)):
-            if t is not None and state.get(name) is not None:
-                t.alpha, t.uses = state[name]["alpha"], state[name]["uses"]
+    def set_extra_state(self, state: Tensor) -> None:
+        ahead, back = state.tolist()
+        self._ahead.restore(ahead)
+        if self._back is not None:
+            self._back.restore(back)
 
     def extra_repr(self) -> str:
         parts = {"activation": self.activation, "solver": self.solver, "backward_solver": self.backward_solver}

@@ -87,12 +87,25 @@ class SpectralRadius(StepSize):
         Number of products in each estimate.
     seed : int
         Of the sign vectors and the starting vectors.
+
+    Raises
+    ------
+    ValueError
+        If signs < 1, powers < 3 or relaxation lies outside (0, 1].
     """
 
     signs: int = 3
     relaxation: float = 1.0
     powers: int = 48
     seed: int = 0
+
+    def __post_init__(self):
+        for name, least in (("signs", 1), ("powers", 3)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} = {value} is too few; it must be an integer, at least {least}")
+        if not 0.0 < self.relaxation <= 1.0:
+            raise ValueError(f"relaxation = {self.relaxation} must lie in (0, 1]; 1 is Peaceman-Rachford, 1/2 Douglas-Rachford")
 
     def rate(self, operator: FrozenOperator, alpha: float) -> float:
         """The estimated rate at one alpha."""
@@ -136,7 +149,7 @@ class ContractionFactor(StepSize):
 
 @dataclass(frozen=True)
 class Halving(StepSize):
-    """The paper's search: among start, start/2, ... the alpha with the fewest steps (MON D.2).
+    """The paper's search: halve alpha from start as long as the number of steps falls (MON D.2).
 
     It costs one trial solve for each alpha and cannot exceed `start`. A trial counts only if it converges: a tuner that
     counts steps alone prefers a solve that overflowed on its third step.

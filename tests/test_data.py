@@ -92,6 +92,30 @@ def test_images_is_a_dataset(halves):
     assert torch.equal(labels, halves[1].labels[:8])
 
 
+def test_a_slice_of_images_is_a_set(halves):
+    part = halves[1].augmented()[10:20:3]
+    assert isinstance(part, data.Images) and len(part) == 4
+    assert torch.equal(part.images, halves[1].images[10:20:3])
+    assert torch.equal(part.labels, halves[1].labels[10:20:3])
+    assert part.augment is not None and part.classes == halves[1].classes
+    assert halves[1][np.int64(-1)][1] == halves[1][torch.tensor(999)][1] == int(halves[1].labels[-1])
+    with pytest.raises(IndexError):
+        halves[1][1000]
+
+
+@pytest.mark.parametrize("index", [[0, 1], 1.0, "3", torch.tensor([0, 1])])
+def test_another_index_is_refused_by_name(halves, index):
+    with pytest.raises(TypeError, match=f"integer or a slice, not a {type(index).__name__}; index .images"):
+        halves[1][index]
+
+
+@pytest.mark.parametrize("train", ["test", "train", None, 1, 0])
+@pytest.mark.parametrize("name", ["mnist-5k", "mnist"])
+def test_train_is_a_bool(tmp_path, name, train):
+    with pytest.raises(TypeError, match=r"train = .* pass train=True for the training half, train=False for the test half"):
+        data.load(name, train, root=tmp_path)
+
+
 def test_unknown_name_lists_the_names():
     with pytest.raises(ValueError, match="mnist-5k, mnist, fashion-mnist, svhn, cifar10"):
         data.load("imagenet")

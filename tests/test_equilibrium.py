@@ -165,6 +165,38 @@ def test_copies_pickles_and_checkpoints():
     assert other.forward_report.alpha == net.forward_report.alpha and not other.forward_report.tuned
 
 
+def test_the_state_is_a_tensor_and_belongs_to_its_solver():
+    """A choice of alpha travels only to the same solver, and a fixed alpha never."""
+    net, x = layer(prox.Tanh(), PeacemanRachford(tol=1e-8)), inputs()
+    net(x)
+    state = net.state_dict()
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    for solver, taken in (
+        (PeacemanRachford(tol=1e-8), True),
+        (PeacemanRachford(tol=1e-6), False),
+        (DouglasRachford(tol=1e-8), False),
+        (PeacemanRachford(alpha=stepsize.Fixed(0.07), tol=1e-6, max_steps=5000), False),
+    ):
+        other = layer(prox.Tanh(), solver)
+        other.load_state_dict(state)
+        other(x)
+        assert other.forward_report.tuned is not (taken or isinstance(solver.alpha, stepsize.Fixed))
+    assert other.forward_report.alpha == 0.07
+
+
+def test_the_solver_can_be_exchanged():
+    net, x = layer(prox.Tanh()), inputs()
+    before = net(x).detach()
+    net.solver = DouglasRachford(tol=1e-11, max_steps=5000)
+    torch.testing.assert_close(net(x).detach(), before, rtol=1e-9, atol=1e-10)
+    assert net.forward_report.solver == "DouglasRachford"
+    net.backward_solver = ForwardBackward(tol=1e-10, max_steps=20_000)
+    net(x).sum().backward()
+    assert net.backward_report.solver == "ForwardBackward"
+    with pytest.raises(TypeError, match=r"the class DouglasRachford; pass an object"):
+        net.solver = DouglasRachford
+
+
 def test_autocast_solves_in_float32():
     net = layer(prox.Tanh(), PeacemanRachford(tol=1e-4), dtype=torch.float32)
     x = inputs(dtype=torch.float32)
@@ -288,4 +320,13 @@ def test_wrong_parts_are_named(arguments, error, message):
 def test_an_injection_that_does_not_fit_is_named():
     with pytest.raises(ValueError, match="bias has shape"):
         Equilibrium(operators.Dense(6), nn.Linear(4, 5), prox.ReLU())(torch.ones(2, 4))
+
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    with pytest.raises(TypeError, match=r"injection\(x\) is a tuple"):
+        Equilibrium(operators.Dense(4), Pair(), prox.ReLU())(torch.ones(2, 4))
+    with pytest.raises(TypeError, match=r"keep W in float32"):
+        Equilibrium(operators.Dense(4), nn.Identity(), prox.ReLU()).bfloat16()(torch.ones(2, 4, dtype=torch.bfloat16))
     assert issubclass(splitting.Splitting, splitting.Solver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 from types import SimpleNamespace
 
 import mpmath
@@ -332,6 +333,46 @@ def test_alpha_must_be_a_number_and_x_a_float_tensor():
         prox.Tanh().prox(torch.zeros(2), 1e-60)
 
 
+DIAGONAL = prox.Diagonal(torch.tensor([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("s", [s for s, _ in CASES] + [DIAGONAL, prox.Border(prox.ReLU(), 0)], ids=repr)
+def test_alpha_must_fit_the_dtype(s):
+    for dtype, wide, alphas in (
+        (torch.float32, torch.float32, (1e-60, 1e-39, 1e39, 1e300)),
+        (torch.bfloat16, torch.float32, (1e-60, 1e39)),
+        (torch.float64, torch.float32 if s is DIAGONAL else torch.float64, (1e-310, 1e300)),
+    ):
+        x = torch.tensor([[[-2.0, 2.0]]], dtype=dtype)
+        for alpha in alphas:
+            for call in (s.prox, s.prox_derivative):
+                with pytest.raises(ValueError, match=re.escape(f"alpha = {alpha} is out of the range of {wide}")):
+                    call(x, alpha)
+        for alpha in (1e-37, 1e31):  # inside the range nothing overflows
+            assert s.prox(x, alpha).isfinite().all() and s.prox_derivative(x, alpha).isfinite().all()
+
+
+def test_a_threshold_beyond_the_dtype_leaves_nothing():
+    s, x = prox.SoftThreshold(1e20), torch.tensor([-3e38, 5.0])
+    for big in (prox.SoftThreshold(1e300)(x), s.prox(x, 1e30), s.prox_derivative(x, 1e30), prox.SoftThreshold(1e300).derivative(x)):
+        assert torch.equal(big, torch.zeros(2))
+
+
+def test_a_diagonal_in_half_precision_is_computed_in_single():
+    J = torch.tensor([0.0, 0.9], dtype=torch.float16)
+    x = torch.tensor([1.5, -2.5], dtype=torch.float16)
+    assert torch.equal(prox.Diagonal(J).prox(x, 1e-9), prox.Diagonal(J.float()).prox(x.float(), 1e-9).half())
+
+
+def test_the_constant_of_the_potential():
+    """f(0) = 0 where 0 is in the domain; an indicator is 0 on its domain, which may miss 0."""
+    zero = torch.zeros(2, dtype=torch.float64)
+    for s in [s for s, _ in CASES if not repr(s).startswith("from_callable")] + [DIAGONAL]:
+        assert torch.equal(s.potential(zero), zero), s
+    assert prox.Clip(1.0, 2.0).potential(torch.tensor([0.0, 1.0, 1.5, 2.0])).tolist() == [math.inf, 0.0, 0.0, 0.0]
+    assert "f(0) = 0 where 0 lies in the domain" in " ".join(prox.Activation.potential.__doc__.split())
+
+
 def test_few_looks_at_the_device(monkeypatch):
     """Typical steps need one look at convergence, not one an iteration."""
     looks = []
@@ -383,10 +424,20 @@ def test_border_gradients_and_saved_tensors():
     assert torch.equal(x.grad[0, 0], torch.zeros(4, dtype=torch.float64)) and (x.grad[0, 1:3, 1:3] != 0).all()
 
 
-@pytest.mark.parametrize("shape", [(4, 9), (9, 4), (1, 3, 3), (9,)])
+@pytest.mark.parametrize("shape", [(1, 4, 9), (2, 9, 4), (1, 3, 3)])
 def test_border_too_wide(shape):
     with pytest.raises(ValueError, match="border of width 2"):
         prox.Border(prox.ReLU(), 2)(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (9,), ()])
+@pytest.mark.parametrize("width", [0, 1])
+def test_border_refuses_what_is_no_picture(shape, width):
+    """In a state (batch, n) the border would be whole samples."""
+    s, x = prox.Border(prox.ReLU(), width), torch.ones(shape)
+    for call in (s, s.derivative, s.potential, lambda x: s.prox(x, 0.5), lambda x: s.prox_derivative(x, 0.5)):
+        with pytest.raises(ValueError, match=r"\(channels, height, width\).*shape " + re.escape(str(shape))):
+            call(x)
 
 
 def test_border_arguments():
@@ -422,6 +473,12 @@ def test_diagonal_gradient_reaches_j():
 
     J = torch.tensor([0.2, 0.4, 0.6, 0.9], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(through, J) and torch.autograd.gradgradcheck(through, J)
+
+
+def test_diagonal_takes_a_tensor_of_floats():
+    for bad, kind in (([0.5], "list"), (0.5, "float"), (torch.tensor([0, 1]), "int64"), (torch.ones(2, dtype=torch.bool), "bool")):
+        with pytest.raises(TypeError, match=f"Diagonal takes .* not .*{kind}"):
+            prox.Diagonal(bad)
 
 
 @pytest.mark.parametrize("bad", [-1e-3, 1.001, math.nan])
@@ -461,6 +518,12 @@ REFUSED = [
     (nn.Dropout(), "two answers"),
     (nn.ReLU(inplace=True), "in place"),
     (nn.PReLU(), "parameters"),
+    (lambda x: torch.tanh(x.detach()), "no gradient reaches x"),
+    (lambda x: torch.from_numpy(np.tanh(x.numpy())), "no gradient reaches x"),
+    (lambda x: torch.from_numpy(np.tanh(x.detach().numpy())), "no gradient reaches x"),
+    (lambda x: torch.tanh(x.detach()) + 0 * x, r"slope is 0 at .* no gradient reaches x"),
+    (lambda x: x + (torch.tanh(x) - x).detach(), r"slope is 1 at x = .* secant \d"),  # a straight-through gradient
+    (lambda x: 0.5 * x + 0.5 * torch.tanh(x.detach()), r"slope is 0\.5 at .*gradients would be wrong"),
 ]
 
 
@@ -476,6 +539,23 @@ def test_refusal_names_the_function():
         prox.from_callable(F.silu, name="swish")
     with pytest.raises(TypeError, match="a function of a tensor"):
         prox.from_callable(3.0)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.tanh(1000 * (x - 5)) / 1000,  # bends within one step of the grid
+        lambda x: torch.tanh(x - 999_999.5),
+        lambda x: F.relu(x) - F.relu(-x),  # autograd's slope is 0 at 0, and right elsewhere
+        lambda x: 0.5 * (x + x.abs()) + 1e6,
+        lambda x: F.hardshrink(x) * 0,
+        torch.zeros_like,  # constant: without a gradient, rightly
+        lambda x: torch.full_like(x, 0.3),
+        lambda x: x.clamp(-1 / 3, 1 / 3),
+    ],
+)
+def test_gradients_that_are_right_are_accepted(fn):
+    assert torch.isfinite(prox.from_callable(fn, "f").prox(torch.tensor([-2.0, 0.1, 7.0]), 0.5)).all()
 
 
 @pytest.mark.claim("NEW-PROX")

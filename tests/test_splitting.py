@@ -3,6 +3,7 @@
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -168,6 +169,61 @@ def test_float32_is_certified_against_float64():
     assert bool((error <= solution.error_bound.double()).all())
 
 
+@pytest.mark.claim("NEW-CERT")
+@pytest.mark.parametrize("m", [1.0, 1e-1, 1e-2, 1e-3, 1e-4])
+def test_float32_bounds_hold_where_w_is_near_the_identity(m):
+    """G = I - W is then a small difference; the reference uses the very float32 matrix, in float64."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        W = operators.Dense(20, m, normalised=False)
+        with torch.no_grad():
+            W.A.mul_(0.3 * m**0.5)
+            W.B.mul_(0.3 * m)
+        bias = torch.randn(8, 20)
+        stored = W.to_dense().detach().double()
+        true_m = float(torch.linalg.eigvalsh(torch.eye(20, dtype=F64) - 0.5 * (stored + stored.T))[0])
+        twin = operators.Dense.from_matrix(stored, true_m * (1 - 1e-9))
+        exact = PeacemanRachford(tol=1e-10, max_steps=5000).solve(twin, bias.double(), prox.ReLU()).z
+        for solver in (PeacemanRachford(), DouglasRachford(), ForwardBackward(max_steps=5000)):
+            solution = solver.solve(W, bias, prox.ReLU(), throw=False)
+            assert bool((certificates.norm(solution.z.double() - exact) <= solution.error_bound).all())
+            assert solution.status in (Status.CONVERGED, Status.ROUNDING) and solution.steps < 500
+
+
+@pytest.mark.claim("NEW-CERT")
+@pytest.mark.parametrize("scale", [1e-12, 1e-18, 1e-23, 1e-30])
+def test_tiny_states_are_certified_too(scale):
+    """Squares of such entries underflow in float32, and a bound of zero is no bound."""
+    W, bias = random_operator(n=6, skew=1.0, dtype=torch.float32), random_bias(n=6, dtype=torch.float32)
+    bias[0] = 0.0
+    solution = PeacemanRachford().solve(W, scale * bias, prox.ReLU())
+    exact = scale * reference(W, bias, prox.ReLU())
+    error = (solution.z.double() - exact).norm(dim=1)
+    assert bool((error <= solution.error_bound.double()).all())
+    assert bool((error[1:] <= 1e-5 * exact[1:].norm(dim=1)).all()) and bool((error[1:] > 0).any())
+
+
+def test_a_floor_of_rounding_is_called_one():
+    """L/m = 20: the bound stops falling just above tol, and more steps would not help."""
+    torch.manual_seed(0)
+    W, bias = operators.Dense(87, 0.1), torch.nn.Linear(784, 87)(torch.randn(32, 784)).detach()
+    with pytest.raises(ConvergenceError, match=r"use float64 or a tol above (\S+)") as caught:
+        PeacemanRachford(tol=1e-6).solve(W, bias, prox.ReLU())
+    assert caught.value.solution.status is Status.ROUNDING and caught.value.solution.steps < 200
+    advice = float(str(caught.value).rsplit(" ", 1)[1].rstrip("."))
+    PeacemanRachford(tol=advice).solve(W, bias, prox.ReLU())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e25])
+def test_broken_weights_are_named(solver, bad):
+    W = operators.Dense(5, normalised=False)
+    with torch.no_grad():
+        W.A[0, 0] = bad
+    for chosen in (solver, solver.with_alpha(stepsize.Halving())):
+        with pytest.raises(ValueError, match=r"W has a NaN or an infinite entry"):
+            chosen.solve(W, random_bias(n=5, dtype=torch.float32), prox.ReLU())
+
+
 def test_a_tolerance_below_the_dtype_is_said():
     W, bias = random_operator(dtype=torch.float32), random_bias(dtype=torch.float32)
     with pytest.raises(ConvergenceError, match=r"float32 cannot certify .* use float64") as caught:
@@ -220,6 +276,11 @@ def test_too_few_steps_says_how_many_more():
         (lambda: PeacemanRachford(tol=2.0), "tol = 2"),
         (lambda: PeacemanRachford(max_steps=0), "max_steps = 0"),
         (lambda: PeacemanRachford(check_every=0), "check_every = 0"),
+        (lambda: PeacemanRachford(max_steps=math.inf), "max_steps = inf"),
+        (lambda: PeacemanRachford(check_every=1.5), "check_every = 1.5"),
+        (lambda: stepsize.SpectralRadius(signs=0), "signs = 0"),
+        (lambda: stepsize.SpectralRadius(powers=-3), "powers = -3"),
+        (lambda: stepsize.SpectralRadius(relaxation=0.0), "relaxation = 0"),
         (lambda: stepsize.Fixed(-2.0), "alpha = -2"),
         (lambda: stepsize.Halving(start=0.1, smallest=1.0), "smallest = 1"),
     ],
@@ -227,6 +288,14 @@ def test_too_few_steps_says_how_many_more():
 def test_bad_settings_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_numbers_of_other_types_are_numbers():
+    for alpha in (torch.tensor(0.5), np.float32(0.5), np.float64(0.5), 1):
+        assert PeacemanRachford(alpha=alpha).alpha == float(alpha)
+    assert PeacemanRachford(max_steps=10.0, check_every=3.0) == PeacemanRachford(max_steps=10, check_every=3)
+    with pytest.raises(TypeError, match=r"alpha = \[\] is not a number"):
+        PeacemanRachford(alpha=[])
 
 
 def test_bad_inputs_are_named(solver):
@@ -244,6 +313,11 @@ def test_bad_inputs_are_named(solver):
         solver.solve(W, bias, prox.ReLU(), z0=bias[:2])
     with pytest.raises(TypeError, match="unexpected keyword"):
         solver.solve(W, bias, prox.ReLU(), tolerance=1e-3)
+    with pytest.raises(TypeError, match="operator is a Linear"):
+        solver.solve(torch.nn.Linear(8, 8), bias, prox.ReLU())
+    for wrong in (torch.nn.GELU(), torch.relu):
+        with pytest.raises((TypeError, ValueError)):
+            certificates.fixed_point_bound(W, bias, wrong, bias)
 
 
 def test_an_empty_batch_is_solved():

@@ -4,7 +4,9 @@ import json
 import math
 import os
 import pickle
+from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,9 +14,10 @@ from torch.nn.functional import cross_entropy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from mon_lib import data, prox, stepsize
+from mon_lib.errors import ConvergenceError
 from mon_lib.networks import MLP, FullyConnectedMON
 from mon_lib.splitting import PeacemanRachford
-from mon_lib.training import CheckpointError, Constant, Epoch, History, OneCycle, StepDecay, evaluate, fit
+from mon_lib.training import CheckpointError, Constant, Epoch, History, OneCycle, Schedule, StepDecay, evaluate, fit
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,9 @@ def monotone(seed=0, solver=None):
 
 
 def same_weights(first, second):
+    """Also the extra state of an equilibrium layer, where NaN stands for what was not chosen."""
     a, b = first.state_dict(), second.state_dict()
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) if isinstance(a[k], torch.Tensor) else a[k] == b[k] for k in a)
+    return a.keys() == b.keys() and all(torch.allclose(a[k], b[k], rtol=0, atol=0, equal_nan=True) for k in a)
 
 
 # Schedules
@@ -86,11 +90,19 @@ def test_the_optimiser_follows_the_schedule(halves):
         lambda: OneCycle(peak=-1.0),
         lambda: OneCycle(0.01, up=0),
         lambda: OneCycle(0.01, momentum=(1.0, 0.9)),
+        lambda: OneCycle(0.01, momentum=(0.9,)),
+        lambda: OneCycle(0.01, momentum=(0.9, 0.8, 0.9)),
+        lambda: OneCycle(0.01, momentum=0.9),
     ],
 )
 def test_senseless_schedules_are_refused(make):
     with pytest.raises(ValueError, match="must"):
         make()
+
+
+def test_the_momentum_is_named():
+    with pytest.raises(ValueError, match=r"momentum = \(0\.9,\) must be two numbers"):
+        OneCycle(0.01, momentum=(0.9,))
 
 
 # The loop
@@ -157,6 +169,18 @@ def test_evaluate_keeps_the_mode_and_ignores_the_batch_size(halves):
     assert whole == pytest.approx(parts, rel=1e-6)
 
 
+def test_a_model_without_parameters_can_be_evaluated(halves):
+    class Zero(nn.Module):
+        def forward(self, x):
+            return x.new_zeros(len(x), 10)
+
+    loss, accuracy = evaluate(Zero(), halves[1])
+    assert loss == pytest.approx(math.log(10))
+    assert accuracy == 0.1
+    with pytest.raises(ValueError, match="mnist-5k has no images"):
+        evaluate(Zero(), halves[1][:0])
+
+
 def test_nothing_is_printed_where_there_is_no_terminal(halves, capfd):
     fit(perceptron(), *halves, epochs=1, seed=0)
     assert capfd.readouterr() == ("", "")
@@ -195,6 +219,82 @@ def test_the_papers_halving_search_trains(halves):
     solver = PeacemanRachford(alpha=stepsize.Halving(), tol=1e-3)
     history = fit(monotone(solver=solver), *halves, epochs=2, seed=0)
     assert all(math.log2(alpha) == round(math.log2(alpha)) for (alpha,) in history.column("alpha"))
+
+
+class Pair(nn.Module):
+    """Two equilibrium networks of which the forward pass uses the second only where told to."""
+
+    def __init__(self, use_second):
+        super().__init__()
+        self.first, self.second, self.use_second = monotone(0), monotone(1), use_second
+
+    def forward(self, x):
+        return self.first(x) + (self.second(x) if self.use_second(self) else 0)
+
+
+def freeze(model):
+    for p in model.parameters():
+        p.requires_grad_(False)
+    return model
+
+
+def test_a_frozen_equilibrium_takes_no_backward_steps(halves):
+    model = monotone()
+    freeze(model.equilibrium)
+    history = fit(model, *halves, epochs=2, seed=0, batch_size=50)
+    assert history.column("backward_steps") == [0.0, 0.0]
+    assert min(history.column("forward_steps")) >= 1
+    assert history[0].alpha == history[1].alpha != (None,)
+
+
+def test_a_report_of_an_earlier_solve_is_not_counted(halves):
+    model, alone = monotone(), monotone()
+    loss = cross_entropy(model(halves[0].images[:20]), halves[0].labels[:20])
+    loss.backward()
+    assert model.equilibrium.backward_report.steps >= 1
+    freeze(model.equilibrium), freeze(alone.equilibrium)
+    expected = fit(alone, *halves, epochs=1, seed=0)
+    assert fit(model, *halves, epochs=1, seed=0)[0].backward_steps == expected[0].backward_steps == 0.0
+
+
+def test_a_layer_that_is_not_used_counts_nothing(halves, tmp_path):
+    pair, alone = Pair(lambda model: not model.training), monotone()  # the test uses it, training does not
+    history = fit(pair, *halves, epochs=2, seed=0, checkpoint=tmp_path / "run.pt")
+    expected = fit(alone, *halves, epochs=2, seed=0)
+    for found, single in zip(history, expected, strict=True):
+        assert (found.forward_steps, found.backward_steps) == (single.forward_steps, single.backward_steps)
+        assert found.alpha == (*single.alpha, None)
+    again = fit(Pair(lambda model: not model.training), *halves, epochs=2, seed=0, checkpoint=tmp_path / "run.pt")
+    assert again == history
+    assert History.from_list(json.loads(json.dumps(history.to_list()))) == history
+
+
+def test_a_layer_used_in_some_batches_counts_in_those(halves):
+    reports, calls = [], []
+
+    def first_of_two(model):
+        calls.append(model.training)
+        return model.training and len(calls) == 1
+
+    pair = Pair(first_of_two)
+    pair.second.equilibrium.register_forward_hook(lambda layer, *_: reports.append(layer.forward_report))
+    pair.first.equilibrium.register_forward_hook(lambda layer, *_: reports.append(layer.forward_report) if layer.training else None)
+    history = fit(pair, *halves, epochs=1, seed=0, batch_size=100)
+    assert len(reports) == 3
+    assert history[0].forward_steps == sum(report.steps for report in reports) / 2
+    assert None not in history[0].alpha
+
+
+def test_a_learning_rate_far_too_high_raises_what_the_docstring_says(halves):
+    with pytest.raises(ConvergenceError):
+        fit(monotone(), *halves, epochs=5, seed=0, learning_rate=1.0)
+    spoiled = monotone()
+    with torch.no_grad():
+        spoiled.equilibrium.injection.weight[0, 0] = math.nan
+    with pytest.raises(ValueError, match="NaN"):
+        fit(spoiled, *halves, epochs=1, seed=0)
+    raises = fit.__doc__.split("Raises")[1]
+    assert "ConvergenceError" in raises and "NaN or infinite" in raises
 
 
 # Checkpoints
@@ -303,6 +403,72 @@ def test_a_checkpoint_of_another_run_is_refused_and_kept(halves, tmp_path, chang
     assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
 
 
+class Plain(Schedule):
+    """No dataclass, and the repr of every object."""
+
+    def __init__(self, factor, shape):
+        self.factor, self.shape = factor, shape
+
+    def at(self, position, learning_rate):
+        return self.shape(self.factor * learning_rate), 0.9
+
+
+def same(rate):
+    return rate
+
+
+def slower(rate):
+    return rate / 2
+
+
+class Callback(nn.Module):
+    """Its repr holds the address of an object that is alive as long as the tests, so that no two have the same."""
+
+    things: ClassVar[list] = []
+
+    def __init__(self):
+        super().__init__()
+        self.thing, self.linear = object(), nn.Linear(784, 10)
+        self.things.append(self.thing)
+
+    def extra_repr(self):
+        return f"{self.thing!r}"
+
+    def forward(self, x):
+        return self.linear(x.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"learning_rate": 1e-3}, {"learning_rate": np.float64(1e-3)}),
+        ({"learning_rate": np.float64(1e-3)}, {"learning_rate": 1e-3}),
+        ({"learning_rate": 1}, {"learning_rate": 1.0}),
+        ({"batch_size": 50, "seed": 0}, {"batch_size": np.int64(50), "seed": np.int32(0)}),
+        ({"schedule": StepDecay(2, 10)}, {"schedule": StepDecay(np.int64(2), np.float64(10.0))}),
+        ({"schedule": OneCycle(0.01, momentum=(0.9, 0.8))}, {"schedule": OneCycle(np.float64(0.01), 30.0, momentum=[0.9, 0.8])}),
+        ({"schedule": Plain(1.0, same)}, {"schedule": Plain(np.float64(1.0), same)}),
+        ({"schedule": Plain(1.0, lambda rate: rate)}, {"schedule": Plain(1.0, lambda rate: rate)}),
+        ({"model": Callback}, {"model": Callback}),
+    ],
+)
+def test_equal_settings_are_the_same_run(halves, tmp_path, first, second):
+    options = {"seed": 0, "model": perceptron, "checkpoint": tmp_path / "run.pt"}
+    for epochs, changed in ((1, first), (2, second)):
+        settings = options | changed
+        history = fit(settings.pop("model")(), *halves, epochs=epochs, **settings)
+    assert len(history) == 2
+    assert all(type(rate) is float for rate in history.column("learning_rate"))
+
+
+@pytest.mark.parametrize("other", [Plain(2.0, same), Plain(1.0, slower), StepDecay(1)])
+def test_other_settings_of_a_plain_object_are_another_run(halves, tmp_path, other):
+    options = {"epochs": 1, "seed": 0, "checkpoint": tmp_path / "run.pt"}
+    fit(perceptron(), *halves, schedule=Plain(1.0, same), **options)
+    with pytest.raises(CheckpointError, match="schedule"):
+        fit(perceptron(), *halves, schedule=other, **options)
+
+
 def test_another_activation_or_tolerance_is_another_run(halves, tmp_path):
     options = {"epochs": 1, "seed": 0, "checkpoint": tmp_path / "run.pt"}
     fit(monotone(), *halves, **options)
@@ -376,6 +542,7 @@ def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights(halves):
         ({"learning_rate": -1.0}, ValueError, r"learning_rate = -1\.0"),
         ({"learning_rate": math.nan}, ValueError, "learning_rate = nan"),
         ({"schedule": "cosine"}, TypeError, "schedule is a str"),
+        ({"schedule": StepDecay}, TypeError, r"the class StepDecay; .* write StepDecay\(\.\.\.\)"),
         ({"model": nn.Flatten()}, ValueError, "no parameters"),
         ({"train": [1, 2]}, TypeError, "train is a list"),
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(784, 7))}, ValueError, r"\(128, 7\), expected \(128, 10\)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -93,7 +94,21 @@ class Images(Dataset):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index: int | slice) -> tuple[Tensor, int] | Images:
+        """One image with its label, or for a slice a set of its own.
+
+        Raises
+        ------
+        TypeError
+            If the index is neither.
+        """
+        if isinstance(index, slice):
+            return replace(self, images=self.images[index], labels=self.labels[index])
+        try:
+            index = operator.index(index)
+        except TypeError:
+            kind = type(index).__name__
+            raise TypeError(f"an index of images is an integer or a slice, not a {kind}; index .images and .labels") from None
         return self.images[index], int(self.labels[index])
 
     def take(self, n: int) -> Images:

@@ -59,7 +59,7 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
         ``"mnist-5k"`` (4,000 training and 1,000 test digits, no network), ``"mnist"``, ``"fashion-mnist"``, ``"svhn"``
         or ``"cifar10"``.
     train : bool
-        The training or the test half.
+        True for the training half, False for the test half.
     root : path, optional
         Where data is kept; default :func:`default_root`. IDX files of MNIST or Fashion-MNIST found there,
         packed or not, are read as they are.
@@ -68,16 +68,20 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
     ------
     ValueError
         If the name is unknown, or files under `root` are not what they should be.
+    TypeError
+        If `train` is not a bool: a name such as "test" would be true.
     DataUnavailableError
         If the data is not under `root` and cannot be downloaded.
     """
+    if not isinstance(train, bool):
+        raise TypeError(f"train = {train!r} is not a bool; pass train=True for the training half, train=False for the test half")
     if name not in NAMES:
         raise ValueError(f"no data set is called {name!r}; choose one of {', '.join(NAMES)}")
     if name == OFFLINE:
         halves = _mnist_5k()
     else:
         folder = default_root() if root is None else Path(root).expanduser()
-        halves = _raw(name, folder, True), _raw(name, folder, bool(train))
+        halves = _raw(name, folder, True), _raw(name, folder, train)
     pixels, labels = halves[0] if train else halves[1]
     mean, std = _statistics(halves[0][0])
     scaled = pixels.float().div_(255.0).sub_(mean.reshape(1, -1, 1, 1)).div_(std.reshape(1, -1, 1, 1))

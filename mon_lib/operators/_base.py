@@ -16,10 +16,15 @@ def check_step(alpha: float) -> float:
 
     Raises
     ------
+    TypeError
+        If alpha is not a number.
     ValueError
         If alpha is not a positive, finite number.
     """
-    value = float(alpha)
+    try:
+        value = float(alpha.detach() if isinstance(alpha, Tensor) else alpha)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"alpha = {alpha!r} is not a number; pass a positive float, for instance alpha=1.0") from None
     if not (value > 0.0 and math.isfinite(value)):
         raise ValueError(f"alpha = {alpha} is not a step size; it must be a positive, finite number, for instance alpha=1.0")
     return value

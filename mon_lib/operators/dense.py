@@ -47,8 +47,8 @@ class Dense(MonotoneOperator):
     """
 
     def __init__(self, n: int, m: float = 1.0, *, normalised: bool = True, dtype=None, device=None):
-        if int(n) != n or n < 1:
-            raise ValueError(f"n = {n} is not a number of hidden units; it must be a positive integer")
+        if not isinstance(n, (int, float)) or int(n) != n or n < 1:
+            raise ValueError(f"n = {n!r} is not a number of hidden units; it must be a positive integer")
         super().__init__((int(n),), m)
         n = int(n)
         # torch.nn.Linear's own initial distribution: uniform of variance 1/(3n), so ||A'A|| and ||B - B'|| are about 1.
@@ -93,13 +93,15 @@ class Dense(MonotoneOperator):
         n = W.shape[0]
         eye = torch.eye(n, dtype=W.dtype, device=W.device)
         values, vectors = torch.linalg.eigh((1.0 - m) * eye - 0.5 * (W + W.T))
-        slack = 8 * n * torch.finfo(W.dtype).eps * max(1.0, m, float(torch.linalg.matrix_norm(W)))
+        # What rounding the entries of W and the eigenvalue solver can do to an eigenvalue; more is a refusal.
+        slack = 4 * n**0.5 * torch.finfo(W.dtype).eps * (float(values.abs().max()) + float(W.abs().max()) + m)
         if float(values[0]) < -slack:
             smallest = float(values[0]) + m
+            safe, shift = smallest - 1e-5 * abs(smallest), (m - smallest) * (1.0 + 1e-5)  # still true once printed
             raise NotMonotoneError(
                 f"I - W >= mI fails: the smallest eigenvalue of I - (W + W')/2 is {smallest:.6g}, below m = {m:.6g}. "
-                + (f"Use m <= {smallest:.6g}, or " if smallest > 0 else "No m > 0 is possible: ")
-                + f"subtract a multiple of the identity from W (at least {m - smallest:.6g})."
+                + (f"Use m <= {safe:.6g}, or " if smallest > 0 else "No m > 0 is possible: ")
+                + f"subtract a multiple of the identity from W (at least {shift:.6g})."
             )
         operator = cls(n, m, normalised=False, dtype=W.dtype, device=W.device)
         with torch.no_grad():
@@ -114,11 +116,11 @@ class Dense(MonotoneOperator):
 
     def to_dense(self) -> Tensor:
         eye = torch.eye(self.A.shape[0], dtype=self.A.dtype, device=self.A.device)
-        gram, skew = self.A.T @ self.A, self.B - self.B.T
+        A, B, g, h = self.A, self.B, 1.0, 1.0
         if self.normalised:
-            tiny = torch.finfo(self.A.dtype).tiny  # A = 0 or B = 0 then contributes nothing, instead of NaN
-            gram = gram * (self.g / self.A.square().sum().clamp_min(tiny))
-            skew = skew * (self.h / self.B.norm().clamp_min(tiny))
+            floor = torch.finfo(A.dtype).eps  # A = 0 and B = 0 stay 0, with finite gradients, instead of becoming 0/0
+            A, B, g, h = A / A.norm().clamp_min(floor), B / B.norm().clamp_min(floor), self.g, self.h
+        gram, skew = g * (A.T @ A), h * (B - B.T)
         return (1.0 - self.m) * eye - gram + skew
 
     def forward(self, z: Tensor) -> Tensor:

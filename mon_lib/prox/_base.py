@@ -62,17 +62,18 @@ class Activation(ABC):
         x : Tensor
             Any shape, real floating point.
         alpha : float
-            Positive and finite.
+            Positive and finite, and at least ``tiny``, at most ``max * eps`` of the dtype computed in, which is float32
+            for half precision (about 1e-38 to 4e31 in float32): beyond, alpha or its products are 0 or infinite there.
 
         Raises
         ------
         TypeError
             If x is not a floating-point tensor or alpha not a number.
         ValueError
-            If alpha is not positive and finite.
+            If alpha is not positive and finite, or out of the range of the dtype computed in.
         """
         alpha = check_alpha(alpha)
-        check_tensor(x, self, ".prox")
+        _check_range(alpha, self._dtype(check_tensor(x, self, ".prox")))
         if alpha == 1:
             return self._value(x)
         return _widened(self._prox, x, alpha)
@@ -82,15 +83,21 @@ class Activation(ABC):
         return _widened(self._derivative, check_tensor(x, self, ".derivative"))
 
     def prox_derivative(self, x: Tensor, alpha: float) -> Tensor:
-        r"""The slope of prox_{alpha f} at x: 1/(1 + alpha D), where 1/(1 + D) is the slope of sigma at the same z."""
+        r"""The slope of prox_{alpha f} at x: 1/(1 + alpha D), where 1/(1 + D) is the slope of sigma at the same z.
+
+        Takes the arguments of `prox` and raises its errors, those about the range of alpha included.
+        """
         alpha = check_alpha(alpha)
-        check_tensor(x, self, ".prox_derivative")
+        _check_range(alpha, self._dtype(check_tensor(x, self, ".prox_derivative")))
         if alpha == 1:
             return self.derivative(x)
         return _widened(self._prox_derivative, x, alpha)
 
     def potential(self, z: Tensor) -> Tensor:
-        """f(z), elementwise, with f(0) = 0 and +inf outside the domain of f.
+        """f(z), elementwise, and +inf outside the domain of f.
+
+        sigma determines f up to a constant. It is chosen so that f(0) = 0 where 0 lies in the domain; an indicator, as
+        of `Clip`, whose domain may miss 0, is 0 on its domain.
 
         Raises
         ------
@@ -111,12 +118,27 @@ class Activation(ABC):
     @abstractmethod
     def _prox_derivative(self, x: Tensor, alpha: float) -> Tensor: ...
 
+    def _dtype(self, x: Tensor) -> torch.dtype:
+        """What alpha must be representable in when x comes in."""
+        return _wide(x.dtype)
+
     def _potential(self, z: Tensor) -> Tensor:
         raise NotImplementedError(f"{self!r} knows sigma, not a closed form of f")
 
 
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """float32 for half precision, and any other dtype itself."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
 def _widened(function, x: Tensor, *args) -> Tensor:
     """function(x, *args), computed in float32 where x has half precision."""
-    if x.dtype in (torch.float16, torch.bfloat16):
-        return function(x.float(), *args).to(x.dtype)
-    return function(x, *args)
+    wide = _wide(x.dtype)
+    return function(x, *args) if wide == x.dtype else function(x.to(wide), *args).to(x.dtype)
+
+
+def _check_range(alpha: float, dtype: torch.dtype) -> None:
+    """Refuse an alpha that rounds to 0 or infinity in dtype, or all but does: alpha / eps stays finite too."""
+    info = torch.finfo(dtype)
+    if not info.tiny <= alpha <= info.max * info.eps:
+        raise ValueError(f"alpha = {alpha} is out of the range of {dtype}: use a step nearer to 1")

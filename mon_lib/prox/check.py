@@ -19,6 +19,10 @@ __all__ = ["as_activation", "from_callable"]
 
 SLACK = 1e-9
 ZOOMS = 16
+NEAR = 1e-8  # half the width of the secants that autograd's slopes are compared with, relative to x and sigma(x)
+# What the two may differ by. Rounding gives such a secant an error of some eps / NEAR, below 1e-7, and its curvature
+# even less unless sigma bends within NEAR; a gradient that is wrong by a thousandth does no harm to training.
+DISAGREEMENT = 1e-3
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +66,7 @@ def from_callable(fn: Callable[[Tensor], Tensor], name: str | None = None) -> Ac
     A function of one real variable is the proximal operator of a convex function if and only if it is nondecreasing
     and nonexpansive (NEW-PROX). Both are checked in float64 for abs(x) up to a million, with a fine grid near 0: by
     autograd's slopes and by secants, which are narrowed towards the steepest and the flattest spot so that jumps show.
+    Autograd's slopes must also be there and agree with secants, since the gradient of a network is made of them.
     A grid is no proof: what lies between its points below the resolution is not seen.
 
     Parameters
@@ -75,7 +80,8 @@ def from_callable(fn: Callable[[Tensor], Tensor], name: str | None = None) -> Ac
     ------
     NotProximalError
         Saying where the function fails and why, for example
-        ``silu: slope -0.09984 at x = -2.4: a proximal operator is nondecreasing``.
+        ``silu: slope -0.09984 at x = -2.4: a proximal operator is nondecreasing``; or that no gradient reaches x, as
+        through ``detach`` or numpy, or a wrong one.
     TypeError
         If fn is not callable.
     """
@@ -88,7 +94,9 @@ def from_callable(fn: Callable[[Tensor], Tensor], name: str | None = None) -> Ac
         raise NotProximalError(f"{name} has parameters: training can move its slope out of [0, 1]; use a fixed function")
     grid = _grid()
     _check_elementwise(fn, name, grid)
+    _check_gradient(fn, name, grid)
     _check_slopes(fn, name, grid)
+    _check_agreement(fn, name, grid)
     return CallableActivation(fn, name)
 
 
@@ -125,6 +133,41 @@ def _check_elementwise(fn, name: str, grid: Tensor) -> None:
         ok = ok and torch.allclose(square.flatten(), value[: square.numel()], rtol=1e-9, atol=1e-12)
         if not ok or not torch.allclose(singles, value[:: len(grid) // 7], rtol=1e-9, atol=1e-12):
             raise NotProximalError(f"{name} mixes the entries of its argument: an activation acts on each entry alone")
+
+
+def _check_gradient(fn, name: str, grid: Tensor) -> None:
+    """A gradient must reach x, unless the function is constant."""
+    remedy = f"{name}: no gradient reaches x, so training would see a slope of 0: use torch operations, without detach or numpy"
+    try:
+        with torch.enable_grad():
+            value = fn(grid.clone().requires_grad_())
+    except RuntimeError as error:  # numpy refuses a tensor that requires a gradient
+        raise NotProximalError(f"{remedy} ({error})") from error
+    if not value.requires_grad and bool((value != value[0]).any()):
+        raise NotProximalError(remedy)
+
+
+def _check_agreement(fn, name: str, grid: Tensor) -> None:
+    """Autograd's slopes lie between those of the secants to the left and to the right.
+
+    Asked beside the points of the grid: at a kink, which likes round numbers, autograd may answer anything.
+    """
+    x = grid[:-1] + 0.37 * grid.diff()
+    slopes = _slope(fn, x)
+    with torch.no_grad():
+        value = fn(x.clone())
+        reach = NEAR * torch.stack([torch.ones_like(x), x.abs(), value.abs()]).amax(0)
+        before, after = x - reach, x + reach
+        left, right = (value - fn(before.clone())) / (x - before), (fn(after.clone()) - value) / (after - x)
+        excess = torch.maximum(slopes - torch.maximum(left, right), torch.minimum(left, right) - slopes)
+    worst = excess.argmax()
+    if not excess[worst] <= DISAGREEMENT:
+        slope, secant = slopes[worst].item(), left[worst].item()
+        lost = ": no gradient reaches x" if not slopes.any() else ""
+        raise NotProximalError(
+            f"{name}: autograd's slope is {slope:.4g} at {_place(x[worst].item())}, that of a secant {secant:.4g}{lost}; "
+            "gradients would be wrong: use torch operations, without detach or a backward pass of your own that differs"
+        )
 
 
 def _check_slopes(fn, name: str, grid: Tensor) -> None:

@@ -42,7 +42,7 @@ class ReLU(Activation):
 
 @dataclass(frozen=True)
 class Clip(Activation):
-    """min(max(x, low), high): the projection onto [low, high]. alpha changes nothing.
+    """min(max(x, low), high): the projection onto [low, high]. f is its indicator, so alpha changes nothing.
 
     Raises ValueError unless low < high; either may be infinite.
     """
@@ -120,10 +120,11 @@ class SoftThreshold(Activation):
             raise ValueError(f"SoftThreshold(threshold={self.threshold}): the threshold is finite and at least 0")
 
     def _value(self, x: Tensor) -> Tensor:
-        return F.softshrink(x, self.threshold)
+        return self._prox(x, 1.0)
 
     def _prox(self, x: Tensor, alpha: float) -> Tensor:
-        return F.softshrink(x, alpha * self.threshold)
+        # torch refuses a threshold that its dtype cannot hold; the largest number that it can gives 0 just as well
+        return F.softshrink(x, min(alpha * self.threshold, torch.finfo(x.dtype).max))
 
     def _derivative(self, x: Tensor) -> Tensor:
         return (x.abs() > self.threshold).to(x.dtype)

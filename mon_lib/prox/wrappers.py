@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._base import Activation
+from ._base import Activation, _wide
 
 __all__ = ["Border", "Diagonal"]
 
@@ -25,12 +25,13 @@ class Border(Activation):
     activation : Activation
         What to apply inside.
     width : int
-        Rows and columns of zeros on every side; x has the shape (..., H, W) with H, W > 2 width.
+        Rows and columns of zeros on every side; x has the shape (..., channels, H, W) with H, W > 2 width.
 
     Raises
     ------
     ValueError
-        If the width is negative, or on use if nothing is left inside the border.
+        If the width is negative, or on use if x has fewer than three axes, so that the border would silence samples, or
+        if nothing is left inside the border.
     """
 
     activation: Activation
@@ -44,7 +45,12 @@ class Border(Activation):
 
     def _framed(self, function, x: Tensor, *args) -> Tensor:
         width = self.width
-        if x.ndim < 2 or min(x.shape[-2:]) <= 2 * width:
+        if x.ndim < 3:
+            raise ValueError(
+                f"Border is for states (channels, height, width), not for a tensor of shape {tuple(x.shape)}: its border "
+                "would zero samples; use the activation inside alone"
+            )
+        if min(x.shape[-2:]) <= 2 * width:
             raise ValueError(
                 f"a border of width {width} leaves nothing of shape {tuple(x.shape)}: the last two sizes must be above {2 * width}"
             )
@@ -86,6 +92,8 @@ class Diagonal(Activation):
 
     Raises
     ------
+    TypeError
+        If J is not a floating-point tensor.
     ValueError
         If an entry of J is outside [0, 1] or NaN.
     """
@@ -93,6 +101,10 @@ class Diagonal(Activation):
     J: Tensor
 
     def __post_init__(self):
+        if not isinstance(self.J, Tensor):
+            raise TypeError(f"Diagonal takes a tensor J, not {type(self.J).__name__}: wrap it in torch.tensor, of floats")
+        if not self.J.is_floating_point():
+            raise TypeError(f"Diagonal takes a floating-point tensor J, not {self.J.dtype}: convert it with J.float()")
         limit = 1 + 4 * torch.finfo(self.J.dtype).eps
         inside = (self.J >= 0) & self.J.le(limit)
         if not bool(inside.all()):
@@ -116,10 +128,14 @@ class Diagonal(Activation):
             return self.J
         if self._memo.get("alpha") == alpha:
             return self._memo["coefficient"]
-        coefficient = self.J / (self.J + alpha * (1 - self.J))
+        J = self.J.to(_wide(self.J.dtype))
+        coefficient = J / (J + alpha * (1 - J))
         if not coefficient.requires_grad:
             self._memo.update(alpha=alpha, coefficient=coefficient)
         return coefficient
+
+    def _dtype(self, x: Tensor) -> torch.dtype:
+        return _wide(self.J.dtype)
 
     def _value(self, x: Tensor) -> Tensor:
         return self.J * x

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,12 +12,14 @@ from torch import Tensor
 from .. import stepsize
 from ..certificates import norm, rounding_allowance
 from ..errors import ConvergenceError
-from ..operators import Operator
+from ..operators import FrozenOperator, Operator
 from ..operators._base import check_state, check_step
 from ..prox import as_activation
 from ._problem import Problem, Solution, Status
 
 __all__ = ["Iteration", "Solver"]
+
+PATIENCE = 25  # checks without a new lowest bound, close to rounding, before a sample is given up
 
 
 class Iteration(ABC):
@@ -56,7 +59,7 @@ class Solver(ABC):
             return check_step(self.alpha)
         rule = self.automatic() if self.alpha == "auto" else self.alpha
         with torch.no_grad():
-            return check_step(rule.choose(operator.frozen(), bias, activation, self))
+            return check_step(rule.choose(_usable(operator), bias, activation, self))
 
     def solve(self, operator: Operator, bias: Tensor, activation, *, z0: Tensor | None = None, throw: bool = True) -> Solution:
         """Solve z = sigma(Wz + bias) for every sample of a batch.
@@ -84,21 +87,42 @@ class Solver(ABC):
         ConvergenceError
             If a sample misses `tol` and `throw` is true. It holds the solution.
         ValueError, TypeError
-            For a bias or z0 of the wrong shape, dtype or with NaN or infinite entries; for alpha <= 0.
+            For a bias or z0 of the wrong shape, dtype or with NaN or infinite entries; for a W with such entries or in half
+            precision; for alpha <= 0.
+        NotProximalError
+            For an activation that is no proximal operator.
         """
         activation = as_activation(activation)
+        frozen = _usable(operator)
         with torch.no_grad(), torch.autocast(operator.device.type, enabled=False):
             bias = _checked(bias, operator, "bias")
             z0 = torch.zeros_like(bias) if z0 is None else _checked(z0, operator, "z0")
             if z0.shape != bias.shape:
                 raise ValueError(f"z0 has shape {tuple(z0.shape)} and bias {tuple(bias.shape)}; they must agree")
-            frozen = operator.frozen()
             alpha = self.choose_alpha(frozen, bias, activation)
             problem = Problem(frozen, bias, activation, alpha)
             solution = _run(self, problem, self.iteration(problem, z0))
         if throw and solution.status is not Status.CONVERGED:
             raise ConvergenceError(_explain(self, problem, solution), solution)
         return solution
+
+
+@torch.no_grad()
+def _usable(operator: Operator) -> FrozenOperator:
+    """The operator at today's weights, or an error that says why no solve is possible with them."""
+    if not isinstance(operator, Operator):
+        raise TypeError(f"operator is a {type(operator).__name__}; pass a mon_lib.operators object, for instance Dense(87)")
+    if operator.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"W is {operator.dtype}, which cannot certify a solve; keep W in float32 and use torch.autocast")
+    with torch.autocast(operator.device.type, enabled=False):
+        frozen = operator.frozen()
+        lipschitz = frozen.lipschitz_bound()
+    if not math.isfinite(lipschitz):
+        raise ValueError(
+            f"W has a NaN or an infinite entry, or ||I - W|| overflows {operator.dtype}; look at the parameters "
+            "(after training: lower the learning rate)"
+        )
+    return frozen
 
 
 def _checked(x: Tensor, operator: Operator, name: str) -> Tensor:
@@ -115,31 +139,41 @@ def _run(solver, problem: Problem, iteration: Iteration) -> Solution:
     bias, m, lipschitz = problem.bias, problem.operator.m, problem.lipschitz
     eps = torch.finfo(bias.dtype).eps
     check_every = solver.check_every or (1 if bias.device.type == "cpu" else 4)
-    bias_norm = norm(bias)
-    n = bias.shape[0]
+    n, tiny = bias.shape[0], torch.finfo(bias.dtype).tiny
+    size = norm
+    if bias.numel():
+        # A state this small has squares that underflow: its norm, and the bound on its error, would silently be zero.
+        largest = bias.flatten(1).abs().amax(1)
+        if bool(((largest > 0) & (largest < tiny**0.5 / eps)).any()):
+            size = partial(norm, scaled=True)
+    bias_norm = size(bias)
     open_ = torch.ones(n, dtype=torch.bool, device=bias.device)
     converged, overflowed, rounded = torch.zeros_like(open_), torch.zeros_like(open_), torch.zeros_like(open_)
     steps = torch.zeros(n, dtype=torch.long, device=bias.device)
     z_out, bound_out, history, k = None, torch.zeros_like(bias_norm), [], 0
+    lowest, standing = torch.full_like(bias_norm, math.inf), torch.zeros_like(steps)
     while k < solver.max_steps:
         burst = min(check_every, solver.max_steps - k)
         for _ in range(burst):
             z, e, factor = iteration.advance()
         k += burst
-        z_norm, certificate = norm(z), factor * norm(e)
+        z_norm, certificate = size(z), factor * size(e)
         slack = rounding_allowance(z_norm, bias_norm, problem.alpha, m, lipschitz, eps)
         bound, target = certificate + slack, solver.tol * z_norm
         history.append((bound, z_norm))
-        # The allowance is first-order: rounding settles within a few of it.
-        quiet = (bound > target) & (certificate > 4.0 * slack)  # false for NaN
+        quiet = (bound > target) & (certificate > 16.0 * slack)  # far from done and from rounding; false for NaN
         last = k >= solver.max_steps or n == 0
         if not last and not bool((open_ & ~quiet).any()):
             continue
+        # The allowance is first-order: rounding settles within a few of it, and there the bound stops falling.
         at_rounding = certificate <= 4.0 * slack
+        standing = torch.where(bound < (1.0 - 8.0 * eps) * lowest, 0, standing + 1)
+        lowest = torch.minimum(lowest, bound)
         zero = (z_norm <= eps**0.5 * bias_norm / lipschitz) & at_rounding
         finite = torch.isfinite(bound) & torch.isfinite(z_norm)
         done = finite & ((bound <= target) | zero)  # inf <= inf is true: an overflow must not pass for convergence
-        stuck = finite & ~done & at_rounding & (slack > target)
+        settled = (certificate <= 16.0 * slack) & (standing >= PATIENCE)
+        stuck = finite & ~done & ((at_rounding & (slack > target)) | settled)
         write = open_ if last else open_ & (done | stuck | ~finite)
         converged, overflowed, rounded = converged | (write & done), overflowed | (write & ~finite), rounded | (write & stuck)
         steps = torch.where(write, k, steps)
@@ -148,7 +182,6 @@ def _run(solver, problem: Problem, iteration: Iteration) -> Solution:
         open_ = open_ & ~write
         if not bool(open_.any()):
             break
-    tiny = torch.finfo(bias.dtype).tiny
     residuals = torch.stack([bound for bound, _ in history]) / torch.stack([size for _, size in history]).clamp_min(tiny)
     status = Status.CONVERGED
     unfinished = ~(converged | overflowed | rounded)

@@ -51,13 +51,16 @@ class Splitting(Solver):
             if self.alpha != "auto":
                 raise ValueError(f'alpha = "{self.alpha}" is unknown; use a positive number, "auto" or a mon_lib.stepsize object')
         elif not isinstance(self.alpha, stepsize.StepSize):
-            check_step(self.alpha)
+            object.__setattr__(self, "alpha", check_step(self.alpha))
         if not 0.0 < self.tol < 1.0:
             raise ValueError(f"tol = {self.tol} is not a relative error; use a number between 0 and 1, for instance 1e-5")
         for name in ("max_steps", "check_every"):
             value = getattr(self, name)
-            if value is not None and (value != int(value) or value < 1):
+            if value is None and name == "check_every":
+                continue
+            if not isinstance(value, (int, float)) or value < 1 or value % 1 != 0:
                 raise ValueError(f"{name} = {value} is not a number of steps; it must be a positive integer")
+            object.__setattr__(self, name, int(value))
 
     def with_alpha(self, alpha):
         return dataclasses.replace(self, alpha=alpha)

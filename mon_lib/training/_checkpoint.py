@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
+import types
 import zipfile
+from dataclasses import fields, is_dataclass
+from numbers import Integral, Real
 from pathlib import Path
 
 import torch
@@ -23,22 +27,48 @@ class CheckpointError(RuntimeError):
 
 
 def describe(model: nn.Module, train: Images, test: Images, **settings) -> dict[str, str]:
-    """What makes a run this run: the model's structure, the data, the settings. The number of epochs is left out."""
+    """What makes a run this run: the model's structure, the data, the settings. The number of epochs is left out.
+
+    Equal settings have equal descriptions in every process: 1e-3 may come from NumPy, and a function goes by its name.
+    """
     shapes = {name: f"{tuple(p.shape)} {p.dtype}" for name, p in model.named_parameters()}
     described = {
-        "model": str(model),
+        "model": _without_addresses(str(model)),
         "parameters": str(shapes),
         "train": _fingerprint(train),
         "test": _fingerprint(test),
     }
-    return described | {name: repr(value) for name, value in settings.items()}
+    return described | {name: _text(value) for name, value in settings.items()}
+
+
+def _text(value) -> str:
+    """repr(value), but the same for equal numbers and without the addresses of objects."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = int(value) if isinstance(value, Integral) or float(value).is_integer() else float(value)
+        return repr(number)
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_text, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_text(k)}: {_text(v)}' for k, v in value.items())}}}"
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
+        return f"{value.__module__}.{value.__qualname__}"
+    kind = type(value)
+    if is_dataclass(value):
+        return f"{kind.__qualname__}({', '.join(f'{f.name}={_text(getattr(value, f.name))}' for f in fields(value))})"
+    if kind.__repr__ is object.__repr__:
+        return f"{kind.__module__}.{kind.__qualname__}({_text(getattr(value, '__dict__', {}))})"
+    return _without_addresses(repr(value))
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
 
 
 def _fingerprint(images: Images) -> str:
     """The labels and up to 256 of the images, hashed: enough to tell sets apart, quick for large ones."""
     digest = hashlib.sha256(images.labels.cpu().numpy().tobytes())
     digest.update(images.images[:: -(-len(images) // 256)].cpu().numpy().tobytes())
-    return f"{images.name}, {len(images)} images, {digest.hexdigest()[:16]}, augment={images.augment}"
+    return f"{images.name}, {len(images)} images, {digest.hexdigest()[:16]}, augment={_text(images.augment)}"
 
 
 def write(path: Path, run: dict[str, str], state: dict) -> None:

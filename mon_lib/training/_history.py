@@ -23,10 +23,10 @@ class Epoch:
     learning_rate : float
         Of the epoch's last step.
     forward_steps, backward_steps : float
-        Mean over batches of the solver's steps, those of the slowest sample, summed over the equilibrium layers; 0 in a
-        network without.
-    alpha : tuple of float
-        The step size of each equilibrium layer at the epoch's end.
+        Mean over batches of the solver's steps, those of the slowest sample, summed over the equilibrium layers; a layer
+        counts 0 where it did not solve: forward if the model does not use it, backward if no gradient passes it.
+    alpha : tuple of float or None
+        The step size of each equilibrium layer in its last forward solve of the epoch's training; None if it had none.
     seconds : float
         Time spent training, without the test. Not compared by ``==``.
     """
@@ -38,7 +38,7 @@ class Epoch:
     learning_rate: float
     forward_steps: float
     backward_steps: float
-    alpha: tuple[float, ...]
+    alpha: tuple[float | None, ...]
     seconds: float = field(compare=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -76,12 +77,17 @@ def fit(
     ------
     FloatingPointError
         If the loss is not finite. The model then has the weights from before that batch.
+    ConvergenceError
+        If an equilibrium layer misses its tolerance, forward or backward; the usual cause is a learning rate so high
+        that the weights have run away. Lower it, or allow the solver more steps.
     CheckpointError
         If `checkpoint` is damaged or belongs to another run.
     ValueError, TypeError
-        If an argument makes no sense.
+        If an argument makes no sense. ValueError also from the solver of an equilibrium layer, if its weights, its input
+        or the gradient that reaches it have become NaN or infinite.
     """
     _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed)
+    epochs, batch_size, seed, learning_rate = int(epochs), int(batch_size), int(seed), float(learning_rate)
     if device is not None:
         model.to(device)
     run = _Run(model, train, batch_size, learning_rate, schedule or Constant(), seed)
@@ -119,9 +125,19 @@ def fit(
 
 
 def evaluate(model: nn.Module, images: Images, batch_size: int = 512) -> tuple[float, float]:
-    """Mean cross-entropy and accuracy in [0, 1] of a model on its own device; leaves it in the mode it was in."""
+    """Mean cross-entropy and accuracy in [0, 1] of a model; leaves it in the mode it was in.
+
+    On the model's device, or on that of the images where the model has no parameters.
+
+    Raises
+    ------
+    ValueError
+        If there are no images.
+    """
+    if len(images) == 0:
+        raise ValueError(f"{images.name} has no images here; evaluate the model on at least one")
     was_training = model.training
-    device = next(model.parameters()).device
+    device = next(model.parameters(), images.images).device
     model.eval()
     loss, correct = 0.0, 0
     try:
@@ -161,26 +177,34 @@ class _Run:
                 layer.tune()
         steps = math.ceil(len(self.train) / self.batch_size)
         total = forward = backward = 0.0
+        alpha = [None] * len(self.layers)
         start = self._now()
         for k, (x, y) in enumerate(batches(self.train, self.batch_size, self.order)):
             rate = self._set_rate(len(self.history) + k / steps)
             if self.train.augment is not None:
                 x = self.train.augment(x, self.augmentation)
+            # A layer that did not solve in this batch still shows the report of its last solve, which must not count.
+            old = [(layer.forward_report, layer.backward_report) for layer in self.layers]
             total += self._step(x, y, k, rate) * len(y)
-            forward += sum(layer.forward_report.steps for layer in self.layers)
-            backward += sum(layer.backward_report.steps for layer in self.layers)
+            for i, layer in enumerate(self.layers):
+                if layer.forward_report is not old[i][0]:
+                    forward += layer.forward_report.steps
+                    alpha[i] = float(layer.forward_report.alpha)
+                if layer.backward_report is not old[i][1]:
+                    backward += layer.backward_report.steps
         return {
             "epoch": len(self.history) + 1,
             "train_loss": total / len(self.train),
             "learning_rate": rate,
             "forward_steps": forward / steps,
             "backward_steps": backward / steps,
-            "alpha": tuple(float(layer.forward_report.alpha) for layer in self.layers),
+            "alpha": tuple(alpha),
             "seconds": self._now() - start,
         }
 
     def _set_rate(self, position: float) -> float:
-        rate, beta = self.schedule.at(position, self.learning_rate)
+        # plain floats: a checkpoint read with weights_only=True takes no NumPy scalar
+        rate, beta = map(float, self.schedule.at(position, self.learning_rate))
         for group in self.optimiser.param_groups:
             group["lr"], group["betas"] = rate, (beta, group["betas"][1])
         return rate
@@ -247,9 +271,11 @@ def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed
         if len(images) == 0:
             raise ValueError(f"{name} has no images")
     for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
             raise ValueError(f"{name} = {value!r} must be an integer, at least {least}")
     if not (learning_rate > 0.0 and math.isfinite(learning_rate)):
         raise ValueError(f"learning_rate = {learning_rate} must be positive and finite, for instance 1e-3")
+    if isinstance(schedule, type) and issubclass(schedule, Schedule):
+        raise TypeError(f"schedule is the class {schedule.__name__}; pass an object, write {schedule.__name__}(...)")
     if schedule is not None and not isinstance(schedule, Schedule):
         raise TypeError(f"schedule is a {type(schedule).__name__}; pass StepDecay(...), OneCycle(...) or None")

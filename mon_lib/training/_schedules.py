@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = ["Constant", "OneCycle", "Schedule", "StepDecay"]
@@ -94,8 +95,9 @@ class OneCycle(Schedule):
             raise ValueError(f"peak = {self.peak} is not a learning rate; it must be positive and finite")
         if min(self.up, self.down) <= 0 or self.hold < 0:
             raise ValueError(f"up = {self.up} and down = {self.down} must be positive, hold = {self.hold} not negative")
-        if not all(0.0 <= beta < 1.0 for beta in self.momentum):
-            raise ValueError(f"momentum = {self.momentum} must lie in [0, 1)")
+        pair = isinstance(self.momentum, Sequence) and len(self.momentum) == 2
+        if not pair or not all(0.0 <= beta < 1.0 for beta in self.momentum):
+            raise ValueError(f"momentum = {self.momentum} must be two numbers in [0, 1): beta1 at the ends and at the peak")
 
     def at(self, position: float, learning_rate: float) -> tuple[float, float]:
         height = max(0.0, min(position / self.up, 1.0 - (position - self.up) / self.down))

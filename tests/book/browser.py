@@ -113,9 +113,9 @@ class Traffic:
 
 
 @contextmanager
-def opened(browser, base: str, page: str):
+def opened(browser, base: str, page: str, viewport: dict[str, int] = DESKTOP):
     """Open a page that cannot reach beyond `base`, and yield it, settled, with its traffic."""
-    context = browser.new_context(viewport=DESKTOP, color_scheme="light")
+    context = browser.new_context(viewport=viewport, color_scheme="light")
     traffic = Traffic()
     responses = []
 

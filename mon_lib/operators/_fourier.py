@@ -1,0 +1,214 @@
+"""Real two-dimensional Fourier transforms that put a circular convolution in blocks (MON appendix B.1).
+
+A spectrum holds the frequencies (u, v) with 0 <= u < H and 0 <= v <= W/2, which determine the others of a real state; v is
+the slower index. It is one batch of matrices ``(frequencies, batch, channels)``, and a convolution one batched product.
+For v = 0 and v = W/2 both (u, v) and (-u, v) are kept; they are conjugate to each other, so a maximum over the frequencies
+is not changed by the repetition.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+__all__ = ["FastTransform", "Fourier", "MatrixTransform", "choose_transform", "in_chunks", "samples_per_chunk", "symbol"]
+
+CHUNK_BYTES = 6 << 20  # a part of the batch that stays in a processor's last cache through all stages
+
+
+def half(n: int) -> int:
+    """How many of the n frequencies of a real signal determine the others."""
+    return n // 2 + 1
+
+
+def symbol(kernel: Tensor, size: tuple[int, int], rows: Tensor, columns: Tensor) -> Tensor:
+    """The matrices by which a circular convolution acts at the frequencies (rows[f], columns[f]).
+
+    The convolution is the one of `torch.nn.functional.conv2d` on a circularly padded input,
+    (Az)[i, j] = sum_{p, q} A[p, q] z[i + p - c, j + q - c], with c half the kernel's width.
+
+    Parameters
+    ----------
+    kernel : Tensor
+        Shape ``(outputs, inputs, k, k)``, k odd.
+    size : tuple of int
+        H and W.
+    rows, columns : Tensor
+        Integer frequencies, both of shape ``(F,)``.
+
+    Returns
+    -------
+    Tensor
+        Complex, shape ``(F, outputs, inputs)``; differentiable in the kernel.
+    """
+    k = kernel.shape[-1]
+    taps = torch.arange(k, device=kernel.device) - k // 2
+
+    def angle(frequency, n):
+        # The phase modulo n, before it becomes a float: no rounding grows with the frequency.
+        return torch.remainder(frequency[:, None] * taps, n).double() * (2.0 * math.pi / n)
+
+    phase = (angle(rows, size[0])[:, :, None] + angle(columns, size[1])[:, None, :]).flatten(1)
+    waves = torch.cat([phase.cos(), phase.sin()]).to(kernel.dtype)
+    parts = (waves @ kernel.flatten(0, 1).flatten(1).T).reshape(2, len(rows), *kernel.shape[:2])
+    return torch.complex(parts[0], parts[1])
+
+
+class Fourier(ABC):
+    """A transform of one size, and the products of its spectra with one matrix a frequency.
+
+    Parameters
+    ----------
+    size : tuple of int
+        H and W.
+    dtype, device
+        Of the states.
+    """
+
+    def __init__(self, size: tuple[int, int], dtype: torch.dtype, device: torch.device):
+        self.size, self.dtype, self.device = size, dtype, device
+
+    @abstractmethod
+    def forward(self, x: Tensor, conjugate: bool = False) -> Tensor:
+        """The spectrum ``(F, batch, channels)`` of x, ``(batch, channels, H, W)``, or its conjugate."""
+
+    @abstractmethod
+    def inverse(self, spectrum: Tensor, conjugate: bool = False) -> Tensor:
+        """The state of a spectrum, or of a conjugate one: the inverse of `forward`."""
+
+    def apply(self, blocks: Tensor, x: Tensor, adjoint: bool = False) -> Tensor:
+        """The operator with these matrices, or its transpose, applied to states.
+
+        Parameters
+        ----------
+        blocks : Tensor
+            Complex, ``(F, outputs, inputs)``.
+        x : Tensor
+            ``(batch, inputs, H, W)``, or ``(batch, outputs, H, W)`` for the transpose.
+        adjoint : bool
+            Multiply by the conjugate transposes. The conjugation is done on the spectra, where it is free.
+        """
+        if adjoint:
+            return self.inverse(torch.bmm(self.forward(x, conjugate=True), blocks), conjugate=True)
+        return self.inverse(torch.bmm(self.forward(x), blocks.mT))
+
+
+class FastTransform(Fourier):
+    """The fast Fourier transform."""
+
+    def forward(self, x: Tensor, conjugate: bool = False) -> Tensor:
+        y = torch.fft.rfft2(x).permute(3, 2, 0, 1)
+        return (y.conj() if conjugate else y).reshape(-1, *x.shape[:2]).resolve_conj()
+
+    def inverse(self, spectrum: Tensor, conjugate: bool = False) -> Tensor:
+        H, W = self.size
+        y = (spectrum.conj() if conjugate else spectrum).reshape(half(W), H, *spectrum.shape[1:])
+        return torch.fft.irfft2(y.permute(2, 3, 1, 0), s=(H, W))
+
+
+@lru_cache(maxsize=64)
+def _waves(size: tuple[int, int], dtype: torch.dtype, device: torch.device, conjugate: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The three matrices of `MatrixTransform`; constants, so a cache of them cannot go stale."""
+    with torch.inference_mode(False):  # a tensor made inside inference mode could not serve a later backward pass
+
+        def angles(n):
+            index = torch.arange(n)
+            return torch.remainder(index[:, None] * index, n).double() * (2.0 * math.pi / n)
+
+        H, W = size
+        sign = 1.0 if conjugate else -1.0
+        angle = angles(W)[:, : half(W)]
+        along = torch.stack([angle.cos(), sign * angle.sin()], 2)  # (w, v, part)
+        weight = torch.full((1, half(W), 1), 2.0 / W, dtype=torch.float64)
+        weight[:, 0] = 1.0 / W  # this frequency is its own conjugate, and so is W/2 where W is even
+        if W % 2 == 0:
+            weight[:, -1] = 1.0 / W
+        back = (weight * along).flatten(1).T.contiguous()
+        angle = angles(H)
+        across = torch.complex(angle.cos(), sign * angle.sin())
+        return along.flatten(1).to(device, dtype), across.to(device, dtype.to_complex()), back.to(device, dtype)
+
+
+class MatrixTransform(Fourier):
+    """The transform as matrix products: a real one along each row of the image, a complex one along each column.
+
+    A transform of length n then costs n operations a point instead of log n, but at the speed of matrix products, and the
+    state is rearranged once each way. For images of a few dozen pixels it wins on a processor.
+    """
+
+    def forward(self, x: Tensor, conjugate: bool = False) -> Tensor:
+        (H, W), (b, n) = self.size, x.shape[:2]
+        along, across, _ = _waves(self.size, self.dtype, self.device, conjugate)
+        y = torch.view_as_complex((x.reshape(-1, W) @ along).reshape(b, n, H, half(W), 2))
+        return torch.matmul(across, y.permute(3, 2, 0, 1).reshape(half(W), H, b * n)).reshape(-1, b, n)
+
+    def inverse(self, spectrum: Tensor, conjugate: bool = False) -> Tensor:
+        (H, W), (b, n) = self.size, spectrum.shape[1:]
+        _, across, _ = _waves(self.size, self.dtype, self.device, not conjugate)
+        back = _waves(self.size, self.dtype, self.device, conjugate)[2]
+        y = torch.matmul(across / H, spectrum.reshape(half(W), H, b * n)).reshape(half(W), H, b, n)
+        y = torch.view_as_real(y.permute(2, 3, 1, 0).contiguous())
+        return (y.reshape(-1, 2 * half(W)) @ back).reshape(b, n, H, W)
+
+
+def samples_per_chunk(x: Tensor) -> int:
+    """How many samples of x pass through the stages together: all of them but on a processor."""
+    if x.device.type != "cpu":
+        return max(1, len(x))
+    return max(16, CHUNK_BYTES // max(x[:1].numel() * x.element_size(), 1))
+
+
+def in_chunks(function, x: Tensor, whole: bool = False) -> Tensor:
+    """function(x) for x of shape ``(batch, ...)``, on a processor a few samples at a time.
+
+    Intermediate results then stay in its cache.
+    """
+    chunk = samples_per_chunk(x)
+    if whole or len(x) <= chunk:
+        return function(x)
+    if torch.is_grad_enabled() and x.requires_grad:
+        return torch.cat([function(part) for part in x.split(chunk)])
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for part, target in zip(x.split(chunk), out.split(chunk), strict=True):
+        target.copy_(function(part))
+    return out
+
+
+_CHOICES: dict[tuple, type[Fourier]] = {}
+
+
+def choose_transform(size: tuple[int, int], channels: int, dtype: torch.dtype, device: torch.device) -> Fourier:
+    """The faster transform for products of this size, measured once a process.
+
+    What is kept is the choice. The two agree to rounding, and the tests hold them to it.
+    """
+    key = (size, channels, dtype, device)
+    if key not in _CHOICES:
+        candidates = (MatrixTransform, FastTransform)
+        _CHOICES[key] = min(candidates, key=lambda kind: _seconds(kind(size, dtype, device), channels))
+    return _CHOICES[key](size, dtype, device)
+
+
+def _seconds(fourier: Fourier, channels: int) -> float:
+    """The time of one product with a block for each frequency, the best of three after one to warm up."""
+    H, W = fourier.size
+    batch = max(1, min(16, (1 << 21) // (channels * H * W)))
+    # No random numbers: a measurement must not move the generator that seeds a model.
+    x = torch.ones(batch, channels, H, W, dtype=fourier.dtype, device=fourier.device)
+    with torch.no_grad(), torch.autocast(fourier.device.type, enabled=False):
+        eye = torch.eye(channels, dtype=x.dtype.to_complex(), device=x.device)
+        blocks = eye.expand(H * half(W), -1, -1).contiguous()
+        best = math.inf
+        for trial in range(4):
+            start = time.perf_counter()
+            fourier.apply(blocks, x)
+            if fourier.device.type == "cuda":
+                torch.cuda.synchronize(fourier.device)
+            if trial:
+                best = min(best, time.perf_counter() - start)
+    return best
