@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .operators import Operator
+from .operators._base import full_precision
 from .prox import as_activation
 
 __all__ = ["fixed_point_bound", "forward_factor", "norm", "resolvent_factor", "rounding_allowance"]
@@ -55,6 +56,7 @@ def rounding_allowance(z_norm: Tensor, bias_norm: Tensor, alpha: float, m: float
     return (eps * (1.0 / alpha + max(lipschitz, 2.0)) / m) * (z_norm + alpha * bias_norm)
 
 
+@full_precision
 def fixed_point_bound(operator: Operator, bias: Tensor, activation, z: Tensor) -> Tensor:
     """Bound ||z - z*|| for any z, wherever it came from, at the price of two products.
 

@@ -318,3 +318,14 @@ def test_bad_settings_are_named(make, error, message):
 def test_an_empty_batch_is_solved(wrapper):
     solution = WRAPPERS[wrapper](PeacemanRachford(alpha=1.0)).solve(random_operator(), random_bias(batch=0), prox.ReLU())
     assert solution.z.shape == (0, 8) and solution.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("scale", [1e-22, 1e-30])
+def test_tiny_states_are_accelerated_like_any_other(scale):
+    """Squares of such entries underflow in float32."""
+    W = random_operator(n=8, m=0.3, skew=2.0, dtype=torch.float32)
+    bias = random_bias(n=8, dtype=torch.float32)
+    for solver in (Newton(PeacemanRachford(tol=1e-4)), Anderson(DouglasRachford(tol=1e-4))):
+        usual, tiny = solver.solve(W, bias, prox.ReLU()), solver.solve(W, scale * bias, prox.ReLU())
+        assert tiny.steps <= usual.steps + 2
+        torch.testing.assert_close(tiny.z / scale, usual.z, rtol=1e-3, atol=1e-4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from mon_lib import ConvergenceError, Equilibrium, NotProximalError, operators, prox, splitting, stepsize
+from mon_lib import ConvergenceError, Equilibrium, NotProximalError, certificates, operators, prox, splitting, stepsize
 from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford
 from tests.problems import F64, generator, reference
 
@@ -208,6 +208,17 @@ def test_autocast_solves_in_float32():
     # Only the injection ran in bfloat16, whose unit roundoff is 2^-8; x -> z* is ||U||/m-Lipschitz.
     assert float((z - exact).detach().norm()) <= 2**-7 * float(net.injection.weight.detach().norm()) * float(x.norm()) / 0.5 * 2
     assert net.operator.A.grad is not None and bool(torch.isfinite(net.operator.A.grad).all())
+
+
+@pytest.mark.claim("NEW-CERT")
+def test_the_certificate_holds_under_autocast():
+    net = layer(prox.ReLU(), PeacemanRachford(tol=1e-4), n=40, dtype=torch.float32)
+    x = inputs(dtype=torch.float32)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        bias, solution = net.injection(x).float(), net.solve(x)
+        bound = certificates.fixed_point_bound(net.operator, bias, prox.ReLU(), solution.z)
+    error = (solution.z.double() - reference(net.operator, bias, prox.ReLU())).norm(dim=1)
+    assert bool((error <= solution.error_bound.double()).all()) and bool((error <= bound.double()).all())
 
 
 def test_a_dtype_mismatch_without_autocast_is_named():

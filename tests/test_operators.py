@@ -167,6 +167,35 @@ def test_batches_and_layout(W):
     close(W.resolvent(0.5)(strided), W.resolvent(0.5)(strided.contiguous()))
 
 
+def test_autocast_changes_nothing(W):
+    """A product, a norm or an inverse in a short format would certify another operator."""
+    W = W.to(torch.float32)
+    z = states(W)
+
+    def everything():
+        frozen = W.frozen()
+        products = [W(z), W.T(z), frozen(z), frozen.T(z), W.resolvent(0.5)(z), W.resolvent(0.5).T(z), W.to_dense()]
+        norms = [W.lipschitz(), frozen.lipschitz_bound(), W.forward_norm(0.5), W.cayley_norm(0.5), W.monotonicity()]
+        return [p.detach() for p in products], norms
+
+    products, norms = everything()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast_products, cast_norms = everything()
+    for a, b in zip(products, cast_products, strict=True):
+        torch.testing.assert_close(b, a, rtol=0, atol=0)
+    assert norms == cast_norms
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_broken_weights_have_infinite_norms(W, bad):
+    """A NaN compares as smaller than everything, so a maximum that skips it would call the operator harmless."""
+    with torch.no_grad():
+        next(W.parameters()).view(-1)[0] = bad
+    frozen = W.frozen()
+    assert not math.isfinite(frozen.lipschitz_bound())
+    assert math.isinf(W.lipschitz()) and math.isinf(W.forward_norm(1.0))
+
+
 def test_evaluation_is_training(W):
     z = states(W)
     close(W.eval()(z), W.train()(z), tol=0)

@@ -569,3 +569,25 @@ def test_history_survives_json():
     assert repr(History()) == "History(no epochs)"
     with pytest.raises(ValueError, match="train_loss"):
         history.column("accuracy")
+
+
+def test_a_run_with_other_frozen_parameters_is_another_run(halves, tmp_path):
+    model = perceptron()
+    next(model.parameters()).requires_grad_(False)
+    fit(model, *halves, epochs=1, seed=0, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(CheckpointError, match="parameters"):
+        fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=tmp_path / "run.pt")
+
+
+def test_arguments_that_make_no_sense_are_named(halves):
+    for settings, error, message in (
+        ({"learning_rate": "a"}, TypeError, "learning_rate is a str"),
+        ({"learning_rate": None}, TypeError, "learning_rate is a NoneType"),
+        ({"seed": 2**64}, ValueError, "seed = 18446744073709551616 is too large"),
+    ):
+        with pytest.raises(error, match=message):
+            fit(perceptron(), *halves, **{"epochs": 1, "seed": 0, **settings})
+    with pytest.raises(TypeError, match="model is a NoneType"):
+        fit(None, *halves, epochs=1, seed=0)
+    with pytest.raises(ValueError, match="no parameters to train"):
+        fit(perceptron().requires_grad_(False), *halves, epochs=1, seed=0)

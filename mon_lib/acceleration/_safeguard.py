@@ -85,7 +85,7 @@ class SafeguardedIteration(Iteration):
 
     def advance(self):
         result = self.splitting.step(self.problem, self.u)
-        size = norm(result[2])
+        size = norm(result[2], scaled=True)  # tiny states are judged by numbers that do not underflow
         if self.kept is None:
             keep, self.kept, self.size = ~self.is_trial, result, size
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..certificates import norm
 from ..splitting import PeacemanRachford, Problem, Splitting
 from ._safeguard import Safeguarded, SafeguardedIteration, check_splitting
 
@@ -91,7 +92,7 @@ class _Extrapolation(SafeguardedIteration):
             self.last = (point, f)
             return u_next, torch.zeros_like(keep)
         du, df = point - self.last[0], f - self.last[1]
-        scale = torch.linalg.vector_norm(df, dim=1, keepdim=True)
+        scale = norm(df, scaled=True).unsqueeze(1)
         usable = torch.isfinite(scale) & torch.isfinite(du).all(1, keepdim=True) & (scale > 0)
         slot = self.count % self.memory
         self.dU[:, slot] = torch.where(usable, du / scale, 0.0)

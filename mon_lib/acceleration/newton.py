@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..certificates import norm
 from ..operators import FrozenOperator, Operator
+from ..operators._base import full_precision
 from ..splitting import PeacemanRachford, Problem, Splitting
 from ._safeguard import Safeguarded, SafeguardedIteration, check_splitting
 
@@ -17,6 +18,7 @@ __all__ = ["Newton", "newton_step"]
 CHUNK_BYTES = 1 << 26  # most memory for the matrices I - JW that are solved at once
 
 
+@full_precision
 def newton_step(operator: Operator, bias: Tensor, activation, z: Tensor) -> Tensor:
     """One unguarded step z + d, (I - JW) d = sigma(Wz + bias) - z, with J the derivative of sigma at Wz + bias.
 
@@ -123,7 +125,7 @@ class _NewtonSteps(SafeguardedIteration):
     def propose(self, u, u_next, keep):
         _, z, _ = self.kept
         # No dense solve where a trial just failed, nor where the sample is as good as done: plain steps are cheaper.
-        wanted = keep & (self.factor * self.size > self.enough * norm(z)) & torch.isfinite(self.size)
+        wanted = keep & (self.factor * self.size > self.enough * norm(z, scaled=True)) & torch.isfinite(self.size)
         if not bool(wanted.any()):
             return u_next, wanted
         problem = self.problem

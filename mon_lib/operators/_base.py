@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FrozenOperator", "Memo", "MonotoneOperator", "Resolvent", "check_monotonicity", "check_state", "check_step"]
+__all__ = [
+    "FrozenOperator",
+    "Memo",
+    "MonotoneOperator",
+    "Resolvent",
+    "check_monotonicity",
+    "check_state",
+    "check_step",
+    "full_precision",
+]
+
+
+def full_precision(function):
+    """The function with autocast off on every kind of device: a norm or an inverse in a short format certifies nothing."""
+
+    @functools.wraps(function)
+    def inner(*args, **kwargs):
+        if not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")):
+            return function(*args, **kwargs)
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return function(*args, **kwargs)
+
+    return inner
 
 
 def check_step(alpha: float) -> float:

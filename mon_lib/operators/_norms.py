@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
 from torch import Tensor
 
+from ._base import full_precision
+
 __all__ = ["lanczos", "largest_singular_value", "norm_bounds"]
-
-
-def full_precision(function):
-    """Autocast off on every kind of device."""
-
-    @functools.wraps(function)
-    def inner(*args, **kwargs):
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            return function(*args, **kwargs)
-
-    return inner
 
 
 @full_precision
@@ -59,8 +49,15 @@ def largest_singular_value(blocks: Tensor) -> float:
     ----------
     blocks : Tensor
         Shape ``(F, rows, columns)``, real or complex.
+
+    Returns
+    -------
+    float
+        Infinite where an entry is NaN or infinite, or a square overflows.
     """
     bounds, order = norm_bounds(blocks).sort(descending=True)
+    if not bool(torch.isfinite(bounds).all()):
+        return math.inf  # a NaN would compare as smaller than everything
     best, start, chunk = 0.0, 0, 4
     while start < len(order) and float(bounds[start]) > best:
         part = blocks[order[start : start + chunk]]
@@ -94,6 +91,11 @@ def lanczos(apply, shape: tuple[int, ...], like: Tensor, steps: int, *, starts: 
         Number of starts.
     upper : bool
         Whether to divide by 1 - t.
+
+    Returns
+    -------
+    float
+        Infinite where a product is NaN or infinite.
     """
     generator, size, info = torch.Generator().manual_seed(0), math.prod(shape), torch.finfo(like.dtype)
     vector = torch.randn(starts, size, generator=generator, dtype=torch.float64).to(like.device, like.dtype)
@@ -118,6 +120,8 @@ def lanczos(apply, shape: tuple[int, ...], like: Tensor, steps: int, *, starts: 
             # A start whose space is exhausted goes on with zeros, which leave its largest value alone.
             matrix[:, k, k + 1] = matrix[:, k + 1, k] = torch.where(go_on, length, 0.0)
             vector = torch.where(go_on[:, None], image / length.clamp_min(info.tiny)[:, None], 0.0)
+    if not bool(torch.isfinite(matrix).all()):
+        return math.inf
     value = float(torch.linalg.eigvalsh(matrix)[:, -1].max())
     if exhausted or not upper:
         return value

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ..errors import NotMonotoneError
-from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step
+from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step, full_precision
 
 __all__ = ["Dense", "FrozenDense"]
 
@@ -114,6 +114,7 @@ class Dense(MonotoneOperator):
         """The positive factor of A'A/||A||^2 (only where normalised)."""
         return softplus(self.g_raw)
 
+    @full_precision
     def to_dense(self) -> Tensor:
         eye = torch.eye(self.A.shape[0], dtype=self.A.dtype, device=self.A.device)
         A, B, g, h = self.A, self.B, 1.0, 1.0
@@ -123,16 +124,19 @@ class Dense(MonotoneOperator):
         gram, skew = g * (A.T @ A), h * (B - B.T)
         return (1.0 - self.m) * eye - gram + skew
 
+    @full_precision
     def forward(self, z: Tensor) -> Tensor:
         """W z, shape ``(batch, n)``, differentiable in z and the parameters."""
         check_state(z, self.state_shape, self.dtype, "z")
         return z @ self.to_dense().T
 
+    @full_precision
     def transposed(self, z: Tensor) -> Tensor:
         """W' z, shape ``(batch, n)``."""
         check_state(z, self.state_shape, self.dtype, "z")
         return z @ self.to_dense()
 
+    @full_precision
     def frozen(self) -> FrozenDense:
         with torch.no_grad():
             return FrozenDense(self.to_dense().detach(), self.m)
@@ -167,6 +171,7 @@ class FrozenDense(FrozenOperator):
     def T(self) -> FrozenDense:
         return self._transpose if self._transpose is not None else FrozenDense(self.matrix.T, self.m, self)
 
+    @full_precision
     def __call__(self, z: Tensor) -> Tensor:
         check_state(z, self.state_shape, self.dtype, "z")
         return z @ self.matrix.T
@@ -179,6 +184,7 @@ class FrozenDense(FrozenOperator):
         eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
         return (1.0 + alpha) * eye - alpha * self.matrix
 
+    @full_precision
     def _inverse(self, alpha: float) -> Tensor:
         """(I + alpha (I - W))^-1, computed once for each alpha and shared with the transpose."""
 
@@ -193,12 +199,13 @@ class FrozenDense(FrozenOperator):
         alpha = check_step(alpha)
         inverse = self._inverse(alpha)
         check = partial(check_state, state_shape=self.state_shape, dtype=self.dtype, name="x")
-        return Resolvent(alpha, lambda x: x @ inverse.T, lambda x: x @ inverse, check)
+        return Resolvent(alpha, full_precision(lambda x: x @ inverse.T), full_precision(lambda x: x @ inverse), check)
 
     def lipschitz(self) -> float:
         eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
-        return float(torch.linalg.matrix_norm(eye - self.matrix, ord=2))
+        return _two_norm(eye - self.matrix)
 
+    @full_precision
     def lipschitz_bound(self) -> float:
         """An upper bound on L within a factor n^(1/32): ||G||_2 = rho(M)^(1/2) <= ||M^8||_F^(1/16) for M = G'G.
 
@@ -215,12 +222,17 @@ class FrozenDense(FrozenOperator):
         return self._bound
 
     def forward_norm(self, alpha: float) -> float:
-        return float(torch.linalg.matrix_norm(self._shifted(-check_step(alpha)), ord=2))
+        return _two_norm(self._shifted(-check_step(alpha)))
 
     def cayley_norm(self, alpha: float) -> float:
         eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
-        return float(torch.linalg.matrix_norm(2.0 * self._inverse(check_step(alpha)) - eye, ord=2))
+        return _two_norm(2.0 * self._inverse(check_step(alpha)) - eye)
 
     def monotonicity(self) -> float:
         eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)
         return float(torch.linalg.eigvalsh(eye - 0.5 * (self.matrix + self.matrix.T))[0])
+
+
+def _two_norm(M: Tensor) -> float:
+    """||M||_2, infinite where an entry is NaN or infinite."""
+    return float(torch.linalg.matrix_norm(M, ord=2)) if bool(torch.isfinite(M).all()) else math.inf

@@ -31,7 +31,7 @@ def describe(model: nn.Module, train: Images, test: Images, **settings) -> dict[
 
     Equal settings have equal descriptions in every process: 1e-3 may come from NumPy, and a function goes by its name.
     """
-    shapes = {name: f"{tuple(p.shape)} {p.dtype}" for name, p in model.named_parameters()}
+    shapes = {name: f"{tuple(p.shape)} {p.dtype}{'' if p.requires_grad else ' frozen'}" for name, p in model.named_parameters()}
     described = {
         "model": _without_addresses(str(model)),
         "parameters": str(shapes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 
 import torch
@@ -263,8 +263,10 @@ class _Run:
 
 
 def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed) -> None:
-    if next(model.parameters(), None) is None:
-        raise ValueError(f"{type(model).__name__} has no parameters to train")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; pass a torch.nn.Module")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError(f"{type(model).__name__} has no parameters to train; call requires_grad_() on some")
     for name, images in (("train", train), ("test", test)):
         if not isinstance(images, Images):
             raise TypeError(f"{name} is a {type(images).__name__}; pass what mon_lib.data.load returns")
@@ -273,6 +275,10 @@ def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed
     for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
             raise ValueError(f"{name} = {value!r} must be an integer, at least {least}")
+    if seed >= 2**63:
+        raise ValueError(f"seed = {seed} is too large; it must be below 2**63")
+    if isinstance(learning_rate, bool) or not isinstance(learning_rate, Real):
+        raise TypeError(f"learning_rate is a {type(learning_rate).__name__}; it must be a number, for instance 1e-3")
     if not (learning_rate > 0.0 and math.isfinite(learning_rate)):
         raise ValueError(f"learning_rate = {learning_rate} must be positive and finite, for instance 1e-3")
     if isinstance(schedule, type) and issubclass(schedule, Schedule):
