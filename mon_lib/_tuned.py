@@ -77,20 +77,20 @@ class Tuned:
 
     def solve(self, operator: FrozenOperator, bias: Tensor, activation, count: bool) -> tuple[Solution, Report]:
         start = time.perf_counter()
-        stale = self.automatic and self.alpha is not None and self.uses < self.every
-        if self.automatic and not stale:
+        reused = self.automatic and self.alpha is not None and self.uses < self.every
+        if self.automatic and not reused:
             self.tune(operator, bias, activation)
         solver = self.solver.with_alpha(self.alpha) if self.automatic else self.solver
         try:
             solution = solver.solve(operator, bias, activation)
         except ConvergenceError:
-            if not stale:
+            if not reused:
                 raise
             self.tune(operator, bias, activation)
-            stale = False
+            reused = False
             solution = self.solver.with_alpha(self.alpha).solve(operator, bias, activation)
         self.uses += count
-        size = norm(solution.z)
+        size = norm(solution.z, scaled=True)
         relative = torch.where(size > 0, solution.error_bound / size, torch.zeros_like(size))
         report = Report(
             solver=solution.solver,
@@ -99,7 +99,7 @@ class Tuned:
             residual=float(relative.max()) if size.numel() else 0.0,
             error_bound=float(solution.error_bound.max()) if size.numel() else 0.0,
             seconds=time.perf_counter() - start,
-            tuned=self.automatic and not stale,
+            tuned=self.automatic and not reused,
         )
         return solution, report
 

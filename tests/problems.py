@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from mon_lib import operators
+from mon_lib import operators, prox
 
 F64 = torch.float64
+ACTIVATIONS = {
+    "relu": prox.ReLU(),
+    "tanh": prox.Tanh(),
+    "leaky": prox.LeakyReLU(0.2),
+    "soft": prox.SoftThreshold(0.3),
+    "clip": prox.Clip(-0.1, 0.4),
+}
 
 
 def generator(seed: int) -> torch.Generator:
@@ -48,3 +55,15 @@ def reference(operator, bias: torch.Tensor, activation) -> torch.Tensor:
     residual = (z - activation(z @ W.T + bias)).norm(dim=1)
     assert bool((residual <= 1e-12 * (1.0 + bias.norm(dim=1))).all())
     return z
+
+
+def losses_of_training(layer, learning_rate: float, x: torch.Tensor, target: torch.Tensor, steps: int = 4) -> list[float]:
+    """The squared error of a layer before each of a few steps of gradient descent; the last gradients stay in place."""
+    optimiser, losses = torch.optim.SGD(layer.parameters(), lr=learning_rate), []
+    for _ in range(steps):
+        loss = (layer(x) - target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    return losses

@@ -11,7 +11,7 @@ import torch
 from mon_lib import ConvergenceError, Equilibrium, acceleration, certificates, operators, prox
 from mon_lib.acceleration import Anderson, Newton, newton_step
 from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford, Problem, Status
-from tests.problems import F64, generator, random_bias, random_operator
+from tests.problems import ACTIVATIONS, F64, generator, random_bias, random_operator
 
 GUARDS = {
     "forward-backward": ForwardBackward,
@@ -19,13 +19,6 @@ GUARDS = {
     "douglas-rachford": DouglasRachford,
 }
 WRAPPERS = {"anderson": Anderson, "newton": Newton}
-ACTIVATIONS = {
-    "relu": prox.ReLU(),
-    "tanh": prox.Tanh(),
-    "leaky": prox.LeakyReLU(0.2),
-    "soft": prox.SoftThreshold(0.3),
-    "clip": prox.Clip(-0.1, 0.4),
-}
 
 
 def reference(W, bias, activation) -> torch.Tensor:

@@ -9,16 +9,9 @@ import torch
 
 from mon_lib import ConvergenceError, certificates, operators, prox, splitting, stepsize
 from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford, Status
-from tests.problems import F64, random_bias, random_operator, reference
+from tests.problems import ACTIVATIONS, F64, random_bias, random_operator, reference
 
 SOLVERS = {"forward-backward": ForwardBackward, "peaceman-rachford": PeacemanRachford, "douglas-rachford": DouglasRachford}
-ACTIVATIONS = {
-    "relu": prox.ReLU(),
-    "tanh": prox.Tanh(),
-    "leaky": prox.LeakyReLU(0.2),
-    "soft": prox.SoftThreshold(0.3),
-    "clip": prox.Clip(-0.1, 0.4),
-}
 
 
 @pytest.fixture(params=SOLVERS)

@@ -9,7 +9,7 @@ from torch.nn.functional import conv2d, pad
 
 from mon_lib import Equilibrium, operators, prox, splitting, stepsize
 from mon_lib.operators import _fourier
-from tests.problems import F64, generator, reference
+from tests.problems import F64, generator, losses_of_training, reference
 
 TRANSFORMS = [operators.FastTransform, operators.MatrixTransform]
 SIZES = [((4, 5), 3), ((5, 4), 1), ((6, 7), 5), ((8, 6), 3), ((1, 1), 1), ((2, 3), 1), ((5, 5), 5), ((34, 30), 3)]
@@ -275,14 +275,7 @@ def test_a_layer_has_the_right_gradient(transform):
 
 def test_a_training_step_lowers_the_loss_and_keeps_m():
     layer = Equilibrium(make(2, (4, 4), g=1.0), nn.Conv2d(1, 2, 3, padding=1, dtype=F64), prox.ReLU())
-    optimiser, x, target = torch.optim.SGD(layer.parameters(), lr=1e-2), randn(4, 1, 4, 4), randn(4, 2, 4, 4, seed=1).abs()
-    losses = []
-    for _ in range(4):
-        loss = (layer(x) - target).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(float(loss.detach()))
+    losses = losses_of_training(layer, 1e-2, randn(4, 1, 4, 4), randn(4, 2, 4, 4, seed=1).abs())
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
     assert layer.operator.monotonicity() >= 0.5 - 1e-12
 

@@ -7,7 +7,7 @@ from torch.nn.functional import conv2d, pad
 
 from mon_lib import Equilibrium, operators, prox, splitting, stepsize
 from mon_lib.operators import _norms, _substitution, _tiers
-from tests.problems import F64, generator, reference
+from tests.problems import F64, generator, losses_of_training, reference
 
 TRANSFORMS = [operators.FastTransform, operators.MatrixTransform]
 GEOMETRIES = {
@@ -339,14 +339,7 @@ def test_a_layer_has_the_right_gradient(transform):
 def test_a_training_step_lowers_the_loss_and_keeps_m():
     W = make(channels=(2, 2, 2), size=(10, 10), border=1, h=1.0)
     layer = Equilibrium(W, nn.Linear(3, W.state_size, dtype=F64), prox.ReLU())
-    optimiser, x, target = torch.optim.SGD(layer.parameters(), lr=0.1), randn(4, 3), randn(4, W.state_size, seed=1).abs()
-    losses = []
-    for _ in range(4):
-        loss = (layer(x) - target).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(float(loss.detach()))
+    losses = losses_of_training(layer, 0.1, randn(4, 3), randn(4, W.state_size, seed=1).abs())
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
     assert all(p.grad is not None and bool(p.grad.any()) for p in W.parameters())
     assert W.monotonicity() >= 0.5 - 1e-12
