@@ -11,8 +11,11 @@ from torch import Tensor
 
 from .operators import FrozenOperator
 from .operators._base import check_step
+from .prox import Activation, ReLU
 
 __all__ = ["ContractionFactor", "Fixed", "Halving", "SpectralRadius", "StepSize"]
+
+LARGE = 4096  # entries of a state that needs one slope vector where a small one needs several
 
 
 class StepSize(ABC):
@@ -70,23 +73,25 @@ def _minimise_over_logarithm(function, low: float, high: float, ratio: float, re
 
 @dataclass(frozen=True)
 class SpectralRadius(StepSize):
-    """argmin over alpha of the rate a ReLU network shows: the mean of rho(C_alpha diag(s)) over sign vectors s.
+    """argmin over alpha of the rate a network shows: the mean of rho(C_alpha diag(s)) over random slopes s of C_f.
 
-    Near the equilibrium Peaceman-Rachford is u -> C_alpha C_f(u) with C_f = 2 prox - I locally diag(s): +1 where a
-    unit is active, -1 where it is not. The rate is the spectral radius of C_alpha diag(s), estimated by the growth of
-    powers; Douglas-Rachford averages with the identity (``relaxation=0.5``). The best ||C_alpha||, by contrast, is a
-    bound over all s at once and up to twice too slow. No trial solve, and alpha may exceed 1.
+    Near the equilibrium Peaceman-Rachford is u -> C_alpha C_f(u) with C_f = 2 prox - I locally diag(s). For ReLU s is a
+    sign vector: +1 where a unit is active, -1 where it is not; a border is always -1. The slopes are those at a
+    standard normal u. The rate is the spectral radius of C_alpha diag(s), estimated by the growth of powers;
+    Douglas-Rachford averages with the identity (``relaxation=0.5``). The best ||C_alpha||, by contrast, is a bound over
+    all s at once and up to twice too slow. No trial solve, and alpha may exceed 1.
 
     Parameters
     ----------
-    signs : int
-        Number of random sign vectors.
+    signs : int, optional
+        Number of random slope vectors; by default 3, and 1 for a state of `LARGE` entries or more, which averages over
+        its own entries.
     relaxation : float
         1 for Peaceman-Rachford, 1/2 for Douglas-Rachford.
-    powers : int
-        Number of products in each estimate.
+    powers : int, optional
+        Number of products in each estimate; by default 48, and 24 for a state of `LARGE` entries or more.
     seed : int
-        Of the sign vectors and the starting vectors.
+        Of the slopes and the starting vectors.
 
     Raises
     ------
@@ -94,43 +99,54 @@ class SpectralRadius(StepSize):
         If signs < 1, powers < 3 or relaxation lies outside (0, 1].
     """
 
-    signs: int = 3
+    signs: int | None = None
     relaxation: float = 1.0
-    powers: int = 48
+    powers: int | None = None
     seed: int = 0
 
     def __post_init__(self):
         for name, least in (("signs", 1), ("powers", 3)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} = {value} is too few; it must be an integer, at least {least}")
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{name} = {value} is too few; it must be an integer, at least {least}, or None")
         if not 0.0 < self.relaxation <= 1.0:
             raise ValueError(f"relaxation = {self.relaxation} must lie in (0, 1]; 1 is Peaceman-Rachford, 1/2 Douglas-Rachford")
 
-    def rate(self, operator: FrozenOperator, alpha: float) -> float:
-        """The estimated rate at one alpha."""
+    def rate(self, operator: FrozenOperator, alpha: float, activation: Activation | None = None) -> float:
+        """The estimated rate at one alpha, for `activation` or for ReLU."""
+        large = operator.state_size >= LARGE
+        count, powers = self.signs or (1 if large else 3), self.powers or (24 if large else 48)
         generator = torch.Generator().manual_seed(self.seed)
-        shape = (self.signs, *operator.state_shape)
-        like = {"dtype": operator.dtype, "device": operator.device}
-        # Two starting vectors for each sign vector: a complex pair makes the growth of one of them uneven.
-        s = torch.randint(0, 2, shape, generator=generator).mul_(2).sub_(1).to(**like).repeat(2, *[1] * (len(shape) - 1))
-        x = torch.randn((2 * self.signs, *operator.state_shape), generator=generator).to(**like)
-        resolvent, burn_in = operator.resolvent(alpha), self.powers // 3
-        growth = torch.zeros(x.shape[0], **like)
-        tiny = torch.finfo(operator.dtype).tiny
-        for k in range(self.powers):
+
+        def normal(samples):
+            x = torch.randn((samples, *operator.state_shape), generator=generator)
+            return x.to(dtype=operator.dtype, device=operator.device)
+
+        # An activation that differs among samples, as of a backward solve, stands here with its first one.
+        activation = (ReLU() if activation is None else activation).part(slice(0, 1), 1 + len(operator.state_shape))
+        slopes = activation.prox_derivative(normal(count), alpha)
+        # Two starting vectors for each slope vector: a complex pair makes the growth of one of them uneven.
+        s = (2.0 * slopes - 1.0).repeat(2, *[1] * len(operator.state_shape))
+        x = normal(2 * count)
+        resolvent, burn_in = operator.resolvent(alpha), powers // 3
+        growth, tiny = x.new_zeros(len(x)), torch.finfo(operator.dtype).tiny
+        for k in range(powers):
             y = s * x
             step = self.relaxation * (2.0 * resolvent(y) - y) + (1.0 - self.relaxation) * x
             size = torch.linalg.vector_norm(step.flatten(1), dim=1).clamp_min(tiny)
             if k >= burn_in:
                 growth += size.log()
             x = step / size.reshape(-1, *[1] * len(operator.state_shape))
-        return float((growth / (self.powers - burn_in)).exp().mean())
+        return float((growth / (powers - burn_in)).exp().mean())
 
     def choose(self, operator, bias, activation, solver) -> float:
         lipschitz = operator.lipschitz_bound()
         low, high = 0.25 / lipschitz, 4.0 / operator.m
-        return _minimise_over_logarithm(lambda alpha: self.rate(operator, alpha), low, high, ratio=2.0, refinements=3)
+
+        def rate(alpha):
+            return self.rate(operator, alpha, activation)
+
+        return _minimise_over_logarithm(rate, low, high, ratio=2.0, refinements=3)
 
 
 @dataclass(frozen=True)

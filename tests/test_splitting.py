@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from mon_lib import ConvergenceError, certificates, operators, prox, splitting, stepsize
+from mon_lib.operators import _fourier
 from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford, Status
-from tests.problems import ACTIVATIONS, F64, random_bias, random_operator, reference
+from tests.problems import ACTIVATIONS, F64, generator, random_bias, random_operator, reference
 
 SOLVERS = {"forward-backward": ForwardBackward, "peaceman-rachford": PeacemanRachford, "douglas-rachford": DouglasRachford}
 
@@ -111,6 +112,35 @@ def test_a_failing_neighbour_changes_nothing():
     mixed = PeacemanRachford(alpha=0.5).solve(W, huge, prox.ReLU(), throw=False)
     assert mixed.converged.tolist() == [True, False, True] and mixed.status is Status.DIVERGED
     torch.testing.assert_close(mixed.z[[0, 2]], alone.z[[0, 2]], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", [prox.Tanh(), prox.Diagonal(torch.rand(40, 8, dtype=F64, generator=generator(3)))], ids=repr)
+@pytest.mark.parametrize("batch", [17, 40])
+def test_a_batch_solved_in_parts_is_the_batch(monkeypatch, solver, activation, batch):
+    W, bias = random_operator(), random_bias(batch=40)[:batch]
+    activation = activation.part(slice(0, batch), 2)
+    bias[3] *= 0.0
+    whole = solver.solve(W, bias, activation, z0=0.1 * bias)
+    monkeypatch.setattr(_fourier, "CHUNK_BYTES", 1)  # sixteen samples, the fewest
+    parts = solver.solve(W, bias, activation, z0=0.1 * bias)
+    torch.testing.assert_close(parts.z, whole.z, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(parts.error_bound, whole.error_bound, rtol=1e-3, atol=1e-15)
+    assert parts.sample_steps.tolist() == whole.sample_steps.tolist() and parts.steps == whole.steps
+    assert parts.residuals.shape == (parts.steps, batch) and parts.status is Status.CONVERGED
+    for sample, taken in enumerate(parts.sample_steps.tolist()):
+        torch.testing.assert_close(parts.residuals[:taken, sample], whole.residuals[:taken, sample], rtol=1e-3, atol=1e-12)
+
+
+def test_the_worst_part_is_reported(monkeypatch):
+    monkeypatch.setattr(_fourier, "CHUNK_BYTES", 1)
+    W, bias = random_operator(), random_bias(batch=40)
+    bias[20] = 1e308
+    solution = PeacemanRachford(alpha=0.5).solve(W, bias, prox.ReLU(), throw=False)
+    assert solution.status is Status.DIVERGED and solution.converged.sum() == 39 and not solution.converged[20]
+    with pytest.raises(ConvergenceError, match="1 of 40 samples"):
+        PeacemanRachford(alpha=0.5).solve(W, bias, prox.ReLU())
+    late = PeacemanRachford(alpha=0.5, max_steps=2).solve(W, bias, prox.ReLU(), throw=False)
+    assert late.status is Status.DIVERGED and late.residuals.shape == (2, 40)
 
 
 def test_history_and_shapes():

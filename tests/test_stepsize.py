@@ -37,11 +37,26 @@ def test_the_rate_is_the_spectral_radius():
     W = random_operator(n=30, skew=2.0).frozen()
     rule = stepsize.SpectralRadius(powers=400)
     generator = torch.Generator().manual_seed(rule.seed)
-    signs = torch.randint(0, 2, (rule.signs, 30), generator=generator).mul(2).sub(1).to(F64)
+    signs = torch.randn(3, 30, generator=generator).sign().to(F64)
     for alpha in (0.1, 0.5, 2.0):
         C = 2 * W.resolvent(alpha)(torch.eye(30, dtype=F64)).T - torch.eye(30, dtype=F64)
         radii = [float(torch.linalg.eigvals(C * s).abs().max()) for s in signs]
         assert rule.rate(W, alpha) == pytest.approx(sum(radii) / 3, rel=2e-2)
+
+
+@pytest.mark.claim("NEW-ALPHA")
+def test_a_border_counts_as_inactive():
+    """Zero padding makes every unit of the border inactive, which moves the best alpha; the rule has to see it."""
+    torch.manual_seed(0)
+    W = operators.Convolution(6, (8, 8), dtype=F64)
+    with torch.no_grad():
+        W.g_raw.fill_(10.0)
+        W.h.fill_(20.0)
+    bias, solver = random_bias(n=6 * 64, batch=4).reshape(4, 6, 8, 8), PeacemanRachford(tol=1e-6, max_steps=2000)
+    framed = prox.Border(prox.ReLU(), 1)
+    aware, blind = (stepsize.SpectralRadius().choose(W.frozen(), bias, s, solver) for s in (framed, prox.ReLU()))
+    aware_steps, blind_steps = (solver.with_alpha(alpha).solve(W, bias, framed).steps for alpha in (aware, blind))
+    assert aware_steps < blind_steps
 
 
 @pytest.mark.claim("NEW-ALPHA")

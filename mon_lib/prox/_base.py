@@ -106,6 +106,10 @@ class Activation(ABC):
         """
         return _widened(self._potential, check_tensor(z, self, ".potential"))
 
+    def part(self, rows: slice, ndim: int) -> Activation:
+        """The activation for some samples of a batch of states with `ndim` axes: itself, unless it differs among samples."""
+        return self
+
     @abstractmethod
     def _value(self, x: Tensor) -> Tensor: ...
 

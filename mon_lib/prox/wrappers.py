@@ -43,6 +43,9 @@ class Border(Activation):
         if isinstance(self.width, bool) or not isinstance(self.width, int) or self.width < 0:
             raise ValueError(f"Border(width={self.width!r}): the width is a whole number, at least 0")
 
+    def part(self, rows: slice, ndim: int) -> Border:
+        return Border(self.activation.part(rows, ndim), self.width)
+
     def _framed(self, function, x: Tensor, *args) -> Tensor:
         width = self.width
         if x.ndim < 3:
@@ -121,6 +124,14 @@ class Diagonal(Activation):
 
     def __repr__(self):
         return f"Diagonal(J of shape {tuple(self.J.shape)})"
+
+    def part(self, rows: slice, ndim: int) -> Diagonal:
+        if self.J.ndim < ndim or len(self.J) == 1:
+            return self
+        part = object.__new__(Diagonal)  # its entries have been checked
+        object.__setattr__(part, "J", self.J[rows])
+        object.__setattr__(part, "_memo", {})
+        return part
 
     def _coefficient(self, alpha: float) -> Tensor:
         """J/(J + alpha (1 - J)), kept for the last alpha while J is a constant."""

@@ -35,7 +35,8 @@ class Solution:
     sample_steps : Tensor
         Shape ``(batch,)``; steps of each sample.
     residuals : Tensor
-        Shape ``(checks, batch)``; the certified error bound relative to ||z|| at every check.
+        Shape ``(checks, batch)``; the certified error bound relative to ||z|| at every check, the last one repeated where other
+        samples took longer.
     converged : Tensor
         Shape ``(batch,)``, bool.
     status : Status
@@ -94,6 +95,10 @@ class Problem:
     def lipschitz(self) -> float:
         """An upper bound on ||I - W||."""
         return self.operator.lipschitz_bound()
+
+    def part(self, rows: slice) -> Problem:
+        """The same problem for some of the samples."""
+        return Problem(self.operator, self.bias[rows], self.activation.part(rows, self.bias.ndim), self.alpha)
 
     def affine(self, z: Tensor) -> Tensor:
         """A(z) = (I - W)z - bias."""

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from .. import stepsize
-from ..certificates import norm, rounding_allowance
 from ..errors import ConvergenceError
 from ..operators import FrozenOperator, Operator
 from ..operators._base import check_state, check_step
 from ..prox import as_activation
+from ._loop import solve_in_parts
 from ._problem import Problem, Solution, Status
 
 __all__ = ["Iteration", "Solver"]
-
-PATIENCE = 25  # checks without a new lowest bound, close to rounding, before a sample is given up
 
 
 class Iteration(ABC):
@@ -101,7 +98,7 @@ class Solver(ABC):
                 raise ValueError(f"z0 has shape {tuple(z0.shape)} and bias {tuple(bias.shape)}; they must agree")
             alpha = self.choose_alpha(frozen, bias, activation)
             problem = Problem(frozen, bias, activation, alpha)
-            solution = _run(self, problem, self.iteration(problem, z0))
+            solution = solve_in_parts(self, problem, z0)
         if throw and solution.status is not Status.CONVERGED:
             raise ConvergenceError(_explain(self, problem, solution), solution)
         return solution
@@ -132,64 +129,6 @@ def _checked(x: Tensor, operator: Operator, name: str) -> Tensor:
     if not bool(torch.isfinite(x).all()):
         raise ValueError(f"{name} has a NaN or an infinite entry; find where it entered, a solve cannot repair it")
     return x.detach()
-
-
-def _run(solver, problem: Problem, iteration: Iteration) -> Solution:
-    """Repeat until every sample is certified; each sample is judged by its own numbers alone."""
-    bias, m, lipschitz = problem.bias, problem.operator.m, problem.lipschitz
-    eps = torch.finfo(bias.dtype).eps
-    check_every = solver.check_every or (1 if bias.device.type == "cpu" else 4)
-    n, tiny = bias.shape[0], torch.finfo(bias.dtype).tiny
-    size = norm
-    if bias.numel():
-        # A state this small has squares that underflow: its norm, and the bound on its error, would silently be zero.
-        largest = bias.flatten(1).abs().amax(1)
-        if bool(((largest > 0) & (largest < tiny**0.5 / eps)).any()):
-            size = partial(norm, scaled=True)
-    bias_norm = size(bias)
-    open_ = torch.ones(n, dtype=torch.bool, device=bias.device)
-    converged, overflowed, rounded = torch.zeros_like(open_), torch.zeros_like(open_), torch.zeros_like(open_)
-    steps = torch.zeros(n, dtype=torch.long, device=bias.device)
-    z_out, bound_out, history, k = None, torch.zeros_like(bias_norm), [], 0
-    lowest, standing = torch.full_like(bias_norm, math.inf), torch.zeros_like(steps)
-    while k < solver.max_steps:
-        burst = min(check_every, solver.max_steps - k)
-        for _ in range(burst):
-            z, e, factor = iteration.advance()
-        k += burst
-        z_norm, certificate = size(z), factor * size(e)
-        slack = rounding_allowance(z_norm, bias_norm, problem.alpha, m, lipschitz, eps)
-        bound, target = certificate + slack, solver.tol * z_norm
-        history.append((bound, z_norm))
-        quiet = (bound > target) & (certificate > 16.0 * slack)  # far from done and from rounding; false for NaN
-        last = k >= solver.max_steps or n == 0
-        if not last and not bool((open_ & ~quiet).any()):
-            continue
-        # The allowance is first-order: rounding settles within a few of it, and there the bound stops falling.
-        at_rounding = certificate <= 4.0 * slack
-        standing = torch.where(bound < (1.0 - 8.0 * eps) * lowest, 0, standing + 1)
-        lowest = torch.minimum(lowest, bound)
-        zero = (z_norm <= eps**0.5 * bias_norm / lipschitz) & at_rounding
-        finite = torch.isfinite(bound) & torch.isfinite(z_norm)
-        done = finite & ((bound <= target) | zero)  # inf <= inf is true: an overflow must not pass for convergence
-        settled = (certificate <= 16.0 * slack) & (standing >= PATIENCE)
-        stuck = finite & ~done & ((at_rounding & (slack > target)) | settled)
-        write = open_ if last else open_ & (done | stuck | ~finite)
-        converged, overflowed, rounded = converged | (write & done), overflowed | (write & ~finite), rounded | (write & stuck)
-        steps = torch.where(write, k, steps)
-        bound_out = torch.where(write, bound, bound_out)
-        z_out = z if z_out is None else torch.where(write.reshape(-1, *[1] * (z.ndim - 1)), z, z_out)
-        open_ = open_ & ~write
-        if not bool(open_.any()):
-            break
-    residuals = torch.stack([bound for bound, _ in history]) / torch.stack([size for _, size in history]).clamp_min(tiny)
-    status = Status.CONVERGED
-    unfinished = ~(converged | overflowed | rounded)
-    for flags, worse in ((rounded, Status.ROUNDING), (unfinished, Status.MAX_STEPS), (overflowed, Status.DIVERGED)):
-        if bool(flags.any()):
-            status = worse
-    slowest, name = int(steps.max()) if n else 0, type(solver).__name__
-    return Solution(z_out, slowest, steps, residuals, converged, status, bound_out, problem.alpha, name)
 
 
 def _explain(solver, problem: Problem, solution: Solution) -> str:

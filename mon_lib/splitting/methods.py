@@ -108,9 +108,10 @@ class _Reflected(Splitting):
 
     def step(self, problem, u):
         z = problem.prox(u)
-        z_half = problem.resolvent(2.0 * z - u + problem.shift)
-        gap = z_half - z
-        return torch.add(u, gap, alpha=2.0 * self.relaxation), z, gap / -problem.alpha
+        # In place where the tensor is this step's own: passes over memory are what a step costs beside its product.
+        gap = problem.resolvent(torch.add(problem.shift, z, alpha=2.0).sub_(u)).sub_(z)
+        u_next = torch.add(u, gap, alpha=2.0 * self.relaxation)
+        return u_next, z, gap.div_(-problem.alpha)
 
 
 @dataclass(frozen=True)
