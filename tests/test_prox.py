@@ -42,6 +42,8 @@ CASES = [
     (prox.Arctan(), lambda t, m: m.arctan(t)),
     (prox.from_callable(ramp), lambda t, m: m.minimum(m.maximum(t + 3, 0), 6) / 6),
     (prox.from_callable(F.tanhshrink), lambda t, m: t - m.tanh(t)),
+    (prox.Masked(prox.Clip(-1.0, 0.5), torch.tensor(True)), lambda t, m: m.minimum(m.maximum(t, -1), 0.5)),
+    (prox.Masked(prox.Tanh(), torch.tensor(True)), lambda t, m: m.tanh(t)),
 ]
 MP = SimpleNamespace(
     maximum=max, minimum=min, abs=abs, where=lambda c, a, b: a if c else b,
@@ -296,7 +298,7 @@ def test_values_not_state(s, sigma):
     for twin in (copy.deepcopy(s), copy.copy(s), pickle.loads(pickle.dumps(s))):
         assert twin == s and hash(twin) == hash(s)
         assert torch.equal(twin.prox(points(10), 0.3), s.prox(points(10), 0.3))
-    if not repr(s).startswith("from_callable"):
+    if not repr(s).startswith(("from_callable", "Masked")):  # which hold more than fits a line
         assert eval(repr(s), vars(prox)) == s
     with pytest.raises(AttributeError):
         s.slope = 2.0
@@ -334,9 +336,10 @@ def test_alpha_must_be_a_number_and_x_a_float_tensor():
 
 
 DIAGONAL = prox.Diagonal(torch.tensor([0.0, 1.0]))
+MASKED = prox.Masked(prox.ReLU(), torch.tensor([False, True]))
 
 
-@pytest.mark.parametrize("s", [s for s, _ in CASES] + [DIAGONAL, prox.Border(prox.ReLU(), 0)], ids=repr)
+@pytest.mark.parametrize("s", [s for s, _ in CASES] + [DIAGONAL, MASKED, prox.Border(prox.ReLU(), 0)], ids=repr)
 def test_alpha_must_fit_the_dtype(s):
     for dtype, wide, alphas in (
         (torch.float32, torch.float32, (1e-60, 1e-39, 1e39, 1e300)),
@@ -367,7 +370,7 @@ def test_a_diagonal_in_half_precision_is_computed_in_single():
 def test_the_constant_of_the_potential():
     """f(0) = 0 where 0 is in the domain; an indicator is 0 on its domain, which may miss 0."""
     zero = torch.zeros(2, dtype=torch.float64)
-    for s in [s for s, _ in CASES if not repr(s).startswith("from_callable")] + [DIAGONAL]:
+    for s in [s for s, _ in CASES if not repr(s).startswith("from_callable")] + [DIAGONAL, MASKED]:
         assert torch.equal(s.potential(zero), zero), s
     assert prox.Clip(1.0, 2.0).potential(torch.tensor([0.0, 1.0, 1.5, 2.0])).tolist() == [math.inf, 0.0, 0.0, 0.0]
     assert "f(0) = 0 where 0 lies in the domain" in " ".join(prox.Activation.potential.__doc__.split())
@@ -392,7 +395,7 @@ def test_a_false_activation_is_reported_not_returned():
     assert _implicit.MAX_STEPS > _implicit.PATIENCE
 
 
-# ------------------------------------------------------------------------------------- Border and Diagonal
+# ------------------------------------------------------------------------------------- Border, Masked and Diagonal
 
 
 def test_border_is_the_prox_with_a_frame_of_zeros():
@@ -448,6 +451,135 @@ def test_border_arguments():
         prox.Border(torch.relu, 1)
     assert prox.Border(prox.ReLU(), 1) == prox.Border(prox.ReLU(), 1) != prox.Border(prox.ReLU(), 2)
     assert pickle.loads(pickle.dumps(prox.Border(prox.Tanh(), 1))) == prox.Border(prox.Tanh(), 1)
+
+
+MASKABLE = [prox.ReLU(), prox.Clip(0.5, 2.0), prox.Tanh(), prox.LeakyReLU(0.3), prox.Softplus(), prox.from_callable(ramp)]
+
+
+@pytest.mark.claim("MON-PAD")
+@pytest.mark.parametrize("graph", [True, False], ids=["graph", "no graph"])
+@pytest.mark.parametrize("inside", MASKABLE, ids=repr)
+def test_masked_is_the_prox_with_zeros_where_the_mask_is_false(inside, graph):
+    mask = points(5, seed=4).reshape(1, 5) > torch.zeros(3, 1)
+    mask = torch.stack([mask.flatten(), mask.flatten().roll(1)])  # (2, 15)
+    s, x = prox.Masked(inside, mask), points(4 * 2 * 15).reshape(4, 2, 15)
+    assert 0 < mask.sum() < mask.numel()
+    with torch.set_grad_enabled(graph):
+        for found, expected in (
+            (s(x), inside(x)),
+            (s.prox(x, 0.3), inside.prox(x, 0.3)),
+            (s.prox(x, 4.0), inside.prox(x, 4.0)),
+            (s.derivative(x), inside.derivative(x)),
+            (s.prox_derivative(x, 4.0), inside.prox_derivative(x, 4.0)),
+        ):
+            assert torch.equal(found, torch.where(mask, expected, 0.0))
+            assert torch.equal(found.masked_select(~mask), torch.zeros(4 * int((~mask).sum()), dtype=torch.float64))
+        single = s.prox(x.float(), 0.3)  # another dtype has its own bounds
+        assert single.dtype == torch.float32
+        assert torch.allclose(single.double(), s.prox(x, 0.3), atol=1e-6)
+    if not repr(inside).startswith("from_callable"):
+        z = s(x)
+        assert torch.allclose(s.potential(z), torch.where(mask, inside.potential(z), 0.0))
+        outside = (~mask).nonzero()[0]
+        z[0, outside[0], outside[1]] = 0.1
+        assert s.potential(z)[0, outside[0], outside[1]] == math.inf
+
+
+def test_masked_by_a_frame_is_border():
+    frame = torch.zeros(7, 6, dtype=torch.bool)
+    frame[2:-2, 2:-2] = True
+    x = points(2 * 3 * 7 * 6).reshape(2, 3, 7, 6)
+    for s in (prox.ReLU(), prox.Tanh()):
+        masked, border = prox.Masked(s, frame), prox.Border(s, 2)
+        assert torch.equal(masked.prox(x, 0.4), border.prox(x, 0.4))
+        assert torch.equal(masked.prox_derivative(x, 0.4), border.prox_derivative(x, 0.4))
+        assert torch.equal(masked.potential(x), border.potential(x))
+
+
+def test_masked_gradients_and_saved_tensors():
+    s = prox.Masked(prox.Sigmoid(), torch.tensor([True, False, True, True]))
+    x = points(8, 1.0).reshape(2, 4).requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: s.prox(v * v, 0.4), x)
+    assert torch.autograd.gradgradcheck(lambda v: s.prox(v * v, 0.4), x)
+    with torch.inference_mode():
+        MASKED(torch.ones(3, 2))  # what is kept from here serves a graph too
+    y = torch.ones(3, 2, requires_grad=True)
+    MASKED(torch.exp(y)).sum().backward()
+    assert torch.equal(y.grad, torch.tensor([0.0, torch.e]).expand(3, 2))
+
+
+def test_masked_repeats_axes_of_length_one():
+    column = torch.tensor([True, False]).reshape(2, 1)
+    s, x = prox.Masked(prox.ReLU(), column), points(24).reshape(3, 2, 4)
+    for graph in (True, False):
+        with torch.set_grad_enabled(graph):
+            assert torch.equal(s(x), torch.relu(x) * column)
+            assert s(x[:, :, :0]).shape == (3, 2, 0)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 1), (1, 1, 3), ()])
+def test_masked_refuses_what_its_mask_does_not_fit(shape):
+    """Nor is x enlarged to the shape of the mask."""
+    s, x = prox.Masked(prox.ReLU(), torch.ones(2, 3, dtype=torch.bool)), torch.ones(shape)
+    for call in (s, s.derivative, s.potential, lambda x: s.prox(x, 0.5), lambda x: s.prox_derivative(x, 0.5)):
+        with pytest.raises(ValueError, match=r"mask has shape \(2, 3\) and x " + re.escape(str(shape))):
+            call(x)
+
+
+def test_masked_arguments_and_values():
+    mask = torch.tensor([True, False])
+    for bad, kind in (([True], "list"), (torch.ones(2), "torch.float32"), (torch.ones(2, dtype=torch.uint8), "torch.uint8")):
+        with pytest.raises(TypeError, match=f"bool tensor as its mask, not {kind}"):
+            prox.Masked(prox.ReLU(), bad)
+    with pytest.raises(TypeError, match="Activation"):
+        prox.Masked(torch.relu, mask)
+    s = prox.Masked(prox.ReLU(), mask)
+    assert s == prox.Masked(prox.ReLU(), mask.clone()) != prox.Masked(prox.ReLU(), ~mask)
+    assert s != prox.Masked(prox.Tanh(), mask) and s != prox.Masked(prox.ReLU(), mask.reshape(1, 2)) and s != prox.ReLU()
+    assert len({s, prox.Masked(prox.ReLU(), mask.clone())}) == 1
+    assert repr(s) == "Masked(ReLU(), 1 of 2 entries of shape (2,))"
+    mask[0] = False  # the activation has its own
+    assert torch.equal(s(torch.ones(2)), torch.tensor([1.0, 0.0]))
+
+
+def test_masked_leaves_what_it_keeps_for_speed_out_of_copies():
+    s, x = prox.Masked(prox.ReLU(), points(1000) > 0), points(1000)
+    fresh = len(pickle.dumps(s))
+    with torch.no_grad():
+        expected = s(x)
+        assert len(pickle.dumps(s)) == fresh
+        for twin in (copy.deepcopy(s), pickle.loads(pickle.dumps(s))):
+            assert twin == s and torch.equal(twin(x), expected)
+
+
+def test_masked_builds_its_bounds_once(monkeypatch):
+    s, x, made = prox.Masked(prox.ReLU(), torch.tensor([True, False])), torch.ones(3, 2), []
+    original = torch.Tensor.masked_fill
+    monkeypatch.setattr(torch.Tensor, "masked_fill", lambda *args: made.append(1) or original(*args))
+    with torch.no_grad():
+        first, second = s(x), s.prox(x, 0.5)
+        assert len(made) == 2
+        s(x.double())
+    assert len(made) == 4 and torch.equal(first, second)
+
+
+def test_masked_for_some_samples():
+    x = points(12).reshape(4, 3)
+    s = prox.Masked(prox.ReLU(), torch.tensor([True, False, True]))
+    assert s.part(slice(1, 3), 2) is s
+    column = prox.Masked(prox.ReLU(), torch.tensor([[True], [False], [True], [True]]))
+    inside = prox.Masked(prox.Diagonal(x.abs() / 9), torch.tensor([True, False, True]))
+    for s in (column, inside):
+        assert torch.equal(s.part(slice(1, 3), 2)(x[1:3]), s(x)[1:3])
+
+
+def test_masked_follows_the_device():
+    s = prox.Masked(prox.ReLU(), torch.tensor([True, False]))
+    x = torch.ones(3, 2, device="meta")
+    for graph in (True, False):
+        with torch.set_grad_enabled(graph):
+            assert s(x).device.type == s.derivative(x).device.type == "meta"
+            assert torch.equal(s(torch.ones(2)), torch.tensor([1.0, 0.0]))
 
 
 def test_diagonal_is_the_prox_of_a_quadratic():

@@ -1,5 +1,6 @@
 """Every solver on every problem: the answer, the certificate, the batch, and what is said when it fails."""
 
+import dataclasses
 import math
 import pickle
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from mon_lib import ConvergenceError, certificates, operators, prox, splitting, stepsize
-from mon_lib.operators import _fourier
+from mon_lib.operators import _parts
 from mon_lib.splitting import DouglasRachford, ForwardBackward, PeacemanRachford, Status
 from tests.problems import ACTIVATIONS, F64, generator, random_bias, random_operator, reference
 
@@ -121,7 +122,7 @@ def test_a_batch_solved_in_parts_is_the_batch(monkeypatch, solver, activation, b
     activation = activation.part(slice(0, batch), 2)
     bias[3] *= 0.0
     whole = solver.solve(W, bias, activation, z0=0.1 * bias)
-    monkeypatch.setattr(_fourier, "CHUNK_BYTES", 1)  # sixteen samples, the fewest
+    monkeypatch.setattr(_parts, "PART_BYTES", 1)  # sixteen samples, the fewest
     parts = solver.solve(W, bias, activation, z0=0.1 * bias)
     torch.testing.assert_close(parts.z, whole.z, rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(parts.error_bound, whole.error_bound, rtol=1e-3, atol=1e-15)
@@ -131,8 +132,20 @@ def test_a_batch_solved_in_parts_is_the_batch(monkeypatch, solver, activation, b
         torch.testing.assert_close(parts.residuals[:taken, sample], whole.residuals[:taken, sample], rtol=1e-3, atol=1e-12)
 
 
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"))
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_recorded_steps_are_the_steps(solver, device):
+    W, bias = random_operator().to(device), random_bias().to(device)
+    plain = solver.solve(W, bias, prox.Tanh())
+    recorded = dataclasses.replace(solver, capture=True).solve(W, bias, prox.Tanh())
+    torch.testing.assert_close(recorded.z, plain.z, rtol=1e-12, atol=1e-15)
+    assert recorded.sample_steps.tolist() == plain.sample_steps.tolist()
+
+
 def test_the_worst_part_is_reported(monkeypatch):
-    monkeypatch.setattr(_fourier, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(_parts, "PART_BYTES", 1)
     W, bias = random_operator(), random_bias(batch=40)
     bias[20] = 1e308
     solution = PeacemanRachford(alpha=0.5).solve(W, bias, prox.ReLU(), throw=False)

@@ -16,9 +16,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["FastTransform", "Fourier", "MatrixTransform", "choose_transform", "in_chunks", "samples_per_chunk", "symbol"]
-
-CHUNK_BYTES = 6 << 20  # a part of the batch that stays in a processor's last cache through all stages
+__all__ = ["FastTransform", "Fourier", "MatrixTransform", "choose_transform", "symbol"]
 
 
 def half(n: int) -> int:
@@ -98,6 +96,25 @@ class Fourier(ABC):
         return self.inverse(torch.bmm(self.forward(x), blocks.mT))
 
 
+    def pull(self, blocks: Tensor, x: Tensor, v: Tensor, adjoint: bool, wanted) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of <v, apply(blocks, x, adjoint)> with respect to x and the blocks, where `wanted`.
+
+        With X and V the spectra of x and v, that of a block is V'X^* (its conjugate transpose for the transpose), times 1/(H W)
+        and the number of frequencies that the half spectrum stands for: two, and one where v = 0 or W/2. No inverse transform.
+        """
+        of_x = self.apply(blocks, v, not adjoint) if wanted[0] else None
+        if not wanted[1]:
+            return of_x, None
+        H, W = self.size
+        left, right = (self.forward(x), self.forward(v)) if adjoint else (self.forward(v), self.forward(x))
+        weight = torch.full((half(W), 1, 1, 1), 2.0 / (H * W), dtype=self.dtype, device=self.device)
+        weight[0] *= 0.5
+        if W % 2 == 0:
+            weight[-1] *= 0.5
+        of_blocks = torch.bmm(left.mT, right.conj()).unflatten(0, (half(W), H)) * weight
+        return of_x, of_blocks.flatten(0, 1)
+
+
 class FastTransform(Fourier):
     """The fast Fourier transform."""
 
@@ -154,29 +171,6 @@ class MatrixTransform(Fourier):
         y = torch.matmul(across / H, spectrum.reshape(half(W), H, b * n)).reshape(half(W), H, b, n)
         y = torch.view_as_real(y.permute(2, 3, 1, 0).contiguous())
         return (y.reshape(-1, 2 * half(W)) @ back).reshape(b, n, H, W)
-
-
-def samples_per_chunk(x: Tensor) -> int:
-    """How many samples of x pass through the stages together: all of them but on a processor."""
-    if x.device.type != "cpu":
-        return max(1, len(x))
-    return max(16, CHUNK_BYTES // max(x[:1].numel() * x.element_size(), 1))
-
-
-def in_chunks(function, x: Tensor, whole: bool = False) -> Tensor:
-    """function(x) for x of shape ``(batch, ...)``, on a processor a few samples at a time.
-
-    Intermediate results then stay in its cache.
-    """
-    chunk = samples_per_chunk(x)
-    if whole or len(x) <= chunk:
-        return function(x)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return torch.cat([function(part) for part in x.split(chunk)])
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    for part, target in zip(x.split(chunk), out.split(chunk), strict=True):
-        target.copy_(function(part))
-    return out
 
 
 _CHOICES: dict[tuple, type[Fourier]] = {}

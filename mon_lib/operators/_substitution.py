@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._fourier import Fourier, in_chunks
+from ._fourier import Fourier
+from ._parts import in_parts
 from ._tiers import Layout, Tier
 
 __all__ = ["multiply", "operator_blocks", "resolvent_blocks", "solve_block", "sweep"]
@@ -98,7 +99,7 @@ def multiply(layout: Layout, tiers, transforms, blocks: list[Tensor], z: Tensor,
     if z.shape[0] == 0:
         return z.new_zeros(z.shape)
 
-    def product(part):
-        return layout.pack(sweep(tiers, transforms, blocks, layout.split(part), adjoint))
+    def product(part, matrices):
+        return layout.pack(sweep(tiers, transforms, matrices, layout.split(part), adjoint))
 
-    return in_chunks(product, z, whole=any(block.requires_grad for block in blocks))
+    return in_parts(product, z, blocks)

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step
-from ._fourier import Fourier, choose_transform, half, in_chunks, symbol
+from ._fourier import Fourier, choose_transform, half, symbol
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
 from ._norms import largest_singular_value, norm_bounds
+from ._parts import in_parts
 
 __all__ = ["Convolution", "FrozenConvolution"]
 
@@ -121,7 +122,12 @@ def multiply(fourier: Fourier, blocks: Tensor, z: Tensor, adjoint: bool) -> Tens
     """The convolution with these matrices, or its transpose, applied to ``(batch, channels, H, W)``."""
     if z.shape[0] == 0:
         return z.new_zeros(z.shape)
-    return in_chunks(lambda part: fourier.apply(blocks, part, adjoint), z, whole=blocks.requires_grad)
+    return in_parts(
+        lambda part, matrices: fourier.apply(matrices[0], part, adjoint),
+        z,
+        [blocks],
+        lambda part, matrices, v, wanted: fourier.pull(matrices[0], part, v, adjoint, wanted),
+    )
 
 
 class FrozenConvolution(FrozenOperator):

@@ -12,6 +12,7 @@ True
 
 from ._base import Activation
 from .check import as_activation, from_callable
+from .masked import Masked
 from .piecewise import Clip, LeakyReLU, ReLU, SoftThreshold
 from .smooth import ELU, Arctan, Sigmoid, Softplus, Softsign, Tanh
 from .wrappers import Border, Diagonal
@@ -24,6 +25,7 @@ __all__ = [
     "Clip",
     "Diagonal",
     "LeakyReLU",
+    "Masked",
     "ReLU",
     "Sigmoid",
     "SoftThreshold",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..certificates import norm, rounding_allowance
-from ..operators._fourier import samples_per_chunk
+from ..operators._parts import samples_per_part
 from ._problem import Problem, Solution, Status
 
 __all__ = ["solve_in_parts"]
@@ -24,7 +24,7 @@ def solve_in_parts(solver, problem: Problem, z0: Tensor) -> Solution:
     Every sample stands alone, so the parts change nothing but the memory they work in: all the passes of a step then find
     the state in the processor's cache, and a part whose samples are all done stops.
     """
-    batch, size = len(z0), samples_per_chunk(z0)
+    batch, size = len(z0), samples_per_part(z0)
     if batch <= size:
         return repeat(solver, problem, solver.iteration(problem, z0))
     z, parts = torch.empty_like(z0), []

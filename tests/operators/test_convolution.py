@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import conv2d, pad
 
 from mon_lib import Equilibrium, operators, prox, splitting, stepsize
-from mon_lib.operators import _fourier
+from mon_lib.operators import _fourier, _parts
 from tests.problems import F64, generator, losses_of_training, reference
 
 TRANSFORMS = [operators.FastTransform, operators.MatrixTransform]
@@ -131,11 +131,36 @@ def test_chunks_do_not_show(monkeypatch, batch):
     W, z = make(2, (5, 6), g=9.0), randn(batch, 2, 5, 6)
     R, whole = W.resolvent(0.5), W(z).detach()
     expected = R(z)
-    monkeypatch.setattr(_fourier, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(_parts, "PART_BYTES", 1)
     close(W.frozen()(z), whole)
     close(R(z), expected)
     z.requires_grad_()
     close(torch.autograd.grad(R(z).square().sum(), z)[0], 2 * R.T(R(z)).detach())
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("size", [(5, 6), (4, 7)])
+@pytest.mark.parametrize("moves", [False, True])
+def test_gradients_in_parts_are_the_gradients(monkeypatch, size, transform, transposed, moves):
+    """Also the second ones, and where only the weights or the state and the weights are differentiated."""
+    W, z, v = make(3, size, g=9.0, h=2.0, transform=transform), randn(19, 3, *size), randn(19, 3, *size, seed=5)
+    z.requires_grad_(moves)
+    leaves = [*W.parameters(), *([z] if moves else [])]
+
+    def gradients():
+        out = (W.T if transposed else W)(z)
+        first = torch.autograd.grad((out * v).sum(), leaves, create_graph=True)
+        return [out, *first, *torch.autograd.grad(sum(g.square().sum() for g in first), leaves)]
+
+    whole = gradients()
+    plain = torch.autograd.grad(((W.T if transposed else W)(z) * v).sum(), leaves)
+    monkeypatch.setattr(_parts, "PART_BYTES", 1)
+    parts = gradients()
+    for a, b in zip(whole, parts, strict=True):
+        close(b.detach(), a.detach())
+    for a, b in zip(plain, torch.autograd.grad(((W.T if transposed else W)(z) * v).sum(), leaves), strict=True):
+        close(b, a)
 
 
 @pytest.mark.claim("MON-EQ28")

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import conv2d, pad
 
 from mon_lib import Equilibrium, operators, prox, splitting, stepsize
-from mon_lib.operators import _norms, _substitution, _tiers
+from mon_lib.operators import _norms, _parts, _substitution, _tiers
 from tests.problems import F64, generator, losses_of_training, reference
 
 TRANSFORMS = [operators.FastTransform, operators.MatrixTransform]
@@ -366,3 +366,24 @@ def test_a_search_keeps_two_inverses():
     for alpha in (0.1, 0.2, 0.3, 0.4):
         close(frozen.T.resolvent(alpha)(x), frozen.resolvent(alpha).T(x), 0)
     assert list(frozen._memo._kept) == [0.3, 0.4]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_parts_of_a_batch_do_not_show(monkeypatch, geometry, moves):
+    """Products, resolvents, and first and second gradients."""
+    W = make(**geometry)
+    z, v = randn(19, *W.state_shape), randn(19, *W.state_shape, seed=5)
+    z.requires_grad_(moves)
+    leaves = [*W.parameters(), *([z] if moves else [])]
+
+    def everything():
+        found = []
+        for product in (W(z), W.T(z)):
+            first = torch.autograd.grad((product * v).sum(), leaves, create_graph=True)
+            found += [product, *first, *torch.autograd.grad(sum(g.square().sum() for g in first), leaves)]
+        return [*found, W.resolvent(0.5)(z)]
+
+    whole = everything()
+    monkeypatch.setattr(_parts, "PART_BYTES", 1)
+    for a, b in zip(whole, everything(), strict=True):
+        close(b.detach(), a.detach())
