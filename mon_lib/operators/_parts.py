@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ._base import full_precision
+
 __all__ = ["in_parts", "samples_per_part"]
 
 PART_BYTES = 6 << 20  # a part of the batch that stays in a processor's last cache through all stages
@@ -73,6 +75,7 @@ class _Product(torch.autograd.Function):
         return _forward(product, x, blocks, size)
 
     @staticmethod
+    @full_precision  # the stages are computed again here, perhaps under autocast
     def backward(ctx, v):
         (x, *blocks), wanted = ctx.saved_tensors, ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():  # a second derivative is wanted: autograd has to see every stage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ._base import full_precision
 from ._fourier import Fourier
 from ._parts import in_parts
 from ._tiers import Layout, Tier
@@ -94,6 +95,7 @@ def resolvent_blocks(tiers: list[Tier], symbols, alpha: float) -> list[Tensor]:
     return blocks
 
 
+@full_precision
 def multiply(layout: Layout, tiers, transforms, blocks: list[Tensor], z: Tensor, adjoint: bool) -> Tensor:
     """The operator with these blocks, or its transpose, applied to packed states."""
     if z.shape[0] == 0:

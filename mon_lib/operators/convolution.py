@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step
+from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step, full_precision
 from ._fourier import Fourier, choose_transform, half, symbol
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
 from ._norms import largest_singular_value, norm_bounds
@@ -83,12 +83,9 @@ class Convolution(MonotoneOperator):
             return self.transform(self.size, self.dtype, self.device)
         return choose_transform(self.size, self.channels, self.dtype, self.device)
 
+    @full_precision
     def symbol(self) -> Tensor:
         """W's matrix at each frequency (u, v) with v <= W/2, v the slower index: complex, ``(F, n, n)``, differentiable."""
-        with torch.autocast(self.device.type, enabled=False):
-            return self._symbol()
-
-    def _symbol(self) -> Tensor:
         H, W = self.size
         rows = torch.arange(H, device=self.device).repeat(half(W))
         columns = torch.arange(half(W), device=self.device).repeat_interleave(H)
@@ -99,8 +96,7 @@ class Convolution(MonotoneOperator):
 
     def _product(self, z: Tensor, adjoint: bool) -> Tensor:
         check_state(z, self.state_shape, self.dtype, "z")
-        with torch.autocast(z.device.type, enabled=False):
-            return multiply(self._fourier(), self.symbol(), z, adjoint)
+        return multiply(self._fourier(), self.symbol(), z, adjoint)
 
     def forward(self, z: Tensor) -> Tensor:
         """W z, shape ``(batch, n, H, W)``, differentiable in z and the parameters."""
@@ -111,13 +107,14 @@ class Convolution(MonotoneOperator):
         return self._product(z, adjoint=True)
 
     def frozen(self) -> FrozenConvolution:
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+        with torch.no_grad():
             return FrozenConvolution(self.symbol().detach(), self.state_shape, self.m, self._fourier(), self.kernel_size - 1)
 
     def extra_repr(self) -> str:
         return f"channels={self.channels}, size={self.size}, kernel_size={self.kernel_size}, m={self.m}"
 
 
+@full_precision
 def multiply(fourier: Fourier, blocks: Tensor, z: Tensor, adjoint: bool) -> Tensor:
     """The convolution with these matrices, or its transpose, applied to ``(batch, channels, H, W)``."""
     if z.shape[0] == 0:
@@ -165,8 +162,7 @@ class FrozenConvolution(FrozenOperator):
         return FrozenConvolution(self.symbol, self.state_shape, self.m, self._fourier, self._reach, self)
 
     def _apply(self, blocks: Tensor, adjoint: bool, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
-            return multiply(self._fourier, blocks, x, adjoint)
+        return multiply(self._fourier, blocks, x, adjoint)
 
     def __call__(self, z: Tensor) -> Tensor:
         check_state(z, self.state_shape, self.dtype, "z")
@@ -179,9 +175,10 @@ class FrozenConvolution(FrozenOperator):
         """I + alpha (I - W) at each frequency, untransposed."""
         return (1.0 + alpha) * self._identity() - alpha * self.symbol
 
+    @full_precision
     def resolvent(self, alpha: float) -> Resolvent:
         alpha = check_step(alpha)
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+        with torch.no_grad():
             inverse = self._memo.get(alpha, lambda: torch.linalg.inv(self._shifted(alpha)))
         check = partial(check_state, state_shape=self.state_shape, dtype=self.dtype, name="x")
         return Resolvent(
@@ -207,12 +204,15 @@ class FrozenConvolution(FrozenOperator):
             self._bound = float(norm_bounds(G).max()) * row_factor * column_factor
         return self._bound
 
+    @full_precision
     def forward_norm(self, alpha: float) -> float:
         return largest_singular_value(self._shifted(-check_step(alpha)))
 
+    @full_precision
     def cayley_norm(self, alpha: float) -> float:
         return largest_singular_value(2.0 * torch.linalg.inv(self._shifted(check_step(alpha))) - self._identity())
 
+    @full_precision
     def monotonicity(self) -> float:
         gap = self._identity() - 0.5 * (self.symbol + self.symbol.mH)
         return float(torch.linalg.eigvalsh(gap)[:, 0].min())

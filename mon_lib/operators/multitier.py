@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step
+from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step, full_precision
 from ._fourier import Fourier, choose_transform
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
 from ._norms import lanczos
@@ -164,12 +164,12 @@ class MultiTier(MonotoneOperator):
             symbols.append((skew - A.mH @ A, A, S))
         return symbols
 
+    @full_precision
     def _product(self, z: Tensor, adjoint: bool) -> Tensor:
         check_state(z, self.state_shape, self.dtype, "z")
-        with torch.autocast(z.device.type, enabled=False):
-            tiers = self._tiers()
-            blocks = operator_blocks(tiers, self._symbols(tiers))
-            return multiply(self.layout, tiers, self._transforms(tiers), blocks, z, adjoint)
+        tiers = self._tiers()
+        blocks = operator_blocks(tiers, self._symbols(tiers))
+        return multiply(self.layout, tiers, self._transforms(tiers), blocks, z, adjoint)
 
     def forward(self, z: Tensor) -> Tensor:
         """W z, shape ``(batch, n)``, differentiable in z and the parameters."""
@@ -179,8 +179,9 @@ class MultiTier(MonotoneOperator):
         """W' z, shape ``(batch, n)``."""
         return self._product(z, adjoint=True)
 
+    @full_precision
     def frozen(self) -> FrozenMultiTier:
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+        with torch.no_grad():
             tiers = self._tiers()
             return FrozenMultiTier(self.layout, self.m, tiers, self._transforms(tiers), self._symbols(tiers))
 
@@ -218,19 +219,20 @@ class FrozenMultiTier(FrozenOperator):
         return FrozenMultiTier(self.layout, self.m, self._tiers, self._transforms, self._symbols, self)
 
     def _apply(self, blocks: list[Tensor], adjoint: bool, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
-            return multiply(self.layout, self._tiers, self._transforms, blocks, x, adjoint)
+        return multiply(self.layout, self._tiers, self._transforms, blocks, x, adjoint)
 
+    @full_precision
     def __call__(self, z: Tensor) -> Tensor:
         check_state(z, self.state_shape, self.dtype, "z")
         if "blocks" not in self._shared:
-            with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
+            with torch.no_grad():
                 self._shared["blocks"] = operator_blocks(self._tiers, self._symbols)
         return self._apply(self._shared["blocks"], self._flipped, z)
 
+    @full_precision
     def resolvent(self, alpha: float) -> Resolvent:
         alpha = check_step(alpha)
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+        with torch.no_grad():
             blocks = self._memo.get(alpha, lambda: resolvent_blocks(self._tiers, self._symbols, alpha))
         check = partial(check_state, state_shape=self.state_shape, dtype=self.dtype, name="x")
         return Resolvent(alpha, partial(self._apply, blocks, self._flipped), partial(self._apply, blocks, not self._flipped), check)
