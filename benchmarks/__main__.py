@@ -11,13 +11,13 @@ import torch
 
 from .harness import provenance, save
 
-TOPICS = ("dense", "memory")
+TOPICS = ("dense", "convolution", "multitier", "memory", "gpu")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the topics asked for, print their tables, and save them only where told to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("topics", nargs="*", metavar="topic", help=f"any of: {', '.join(TOPICS)} (default: all)")
+    parser.add_argument("topics", nargs="*", metavar="topic", help=f"any of: {', '.join(TOPICS)} (default: all; gpu on CUDA only)")
     parser.add_argument("--quick", action="store_true", help="small sizes and few repeats: seconds instead of minutes")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cpu or cuda")
     parser.add_argument(
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown topic {', '.join(unknown)}; choose from {', '.join(TOPICS)}")
     about = provenance(options.device)
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    for topic in options.topics or TOPICS:
+    on_cpu = torch.device(options.device).type == "cpu"
+    for topic in options.topics or [topic for topic in TOPICS if topic != "gpu" or not on_cpu]:
         print(f"\n== {topic} ==")
         data = importlib.import_module(f"benchmarks.{topic}").run(quick=options.quick, device=torch.device(options.device))
         if options.save is not None:

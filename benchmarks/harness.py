@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import json
-import os
-import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from mon_lib import experiments
+from mon_lib.experiments import provenance
 
 __all__ = ["alternate", "provenance", "save", "table"]
 
@@ -59,65 +57,9 @@ def _synchronise() -> None:
         torch.cuda.synchronize()
 
 
-def provenance(device: torch.device | str) -> dict[str, Any]:
-    """The date, the versions and the kind of machine of a run."""
-    device = torch.device(device)
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def save(topic: str, data: Mapping[str, Any], folder: Path) -> Path:
-    """Write one run's results whole or not at all, under a name that nothing else has.
-
-    Parameters
-    ----------
-    topic : str
-        The benchmark's name.
-    data : mapping
-        What ``json`` can write; NaN is refused.
-    folder : Path
-        Made if it is not there.
-
-    Returns
-    -------
-    Path
-        ``folder/bench-<topic>-<date>.json``, with ``-2``, ``-3``, ... before the dot where that name is taken.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".bench-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        stem, number = f"bench-{topic}-{datetime.date.today():%Y-%m-%d}", 1
-        while True:
-            target = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
-            try:
-                os.link(temporary, target)  # fails where the name is taken; a rename would replace it
-                return target
-            except FileExistsError:
-                number += 1
-    finally:
-        os.unlink(temporary)
+    """Write one benchmark's results, ``folder/bench-<topic>-<date>.json``; see :func:`mon_lib.experiments.save`."""
+    return experiments.save(f"bench-{topic}", data, folder)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Peak memory of forward plus backward against the number of steps: the implicit gradient and unrolling.
+"""Peak memory of forward plus backward: against the number of steps, of unrolling, of the textbook, of a single step.
 
 Each measurement is a process of its own. On the CPU it is the growth of the process's largest resident size (what the
 kernel counts) over its size just before the pass, so everything is in it: autograd's graph and every buffer. Freed
@@ -10,8 +10,6 @@ small alpha needs many steps for the same tolerance, in the same problem.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,8 +20,10 @@ from mon_lib import Equilibrium, operators, prox
 from mon_lib.splitting import PeacemanRachford
 
 from .harness import table
+from .layers import build, child, inputs, one_pass, with_solver
+from .textbook import Textbook
 
-__all__ = ["measure", "run", "unrolled"]
+__all__ = ["Stopped", "against_steps", "measure", "measure_layer", "peaks", "run", "unrolled"]
 
 TOL = 1e-3
 
@@ -88,14 +88,74 @@ def _peak(device: str, reset: bool = False) -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
+class Stopped(PeacemanRachford):
+    """Peaceman-Rachford that ends after `max_steps` steps, converged or not."""
+
+    def solve(self, operator, bias, activation, *, z0=None, throw=True):
+        return super().solve(operator, bias, activation, z0=z0, throw=False)
+
+
+def measure_layer(kind: str, model: str, batch: int, alpha: float, device: str, tol: float = TOL) -> dict:
+    """One pass through a convolutional layer on the hard weights, in this process.
+
+    Parameters
+    ----------
+    kind : str
+        ``"ours"``, ``"stopped"`` for ours after one step each way, or ``"textbook"``.
+    model : str
+        One of `benchmarks.layers.MODELS`.
+
+    Returns
+    -------
+    dict
+        ``steps`` forward, ``bytes`` above what was held before, ``seconds``.
+    """
+    layer = build(model, "hard", device)
+    x, v = inputs(layer, batch)
+    if kind == "textbook":
+        runner = Textbook(layer, alpha, tol)
+    else:
+        solver = PeacemanRachford(alpha, tol, 10_000) if kind == "ours" else Stopped(alpha, tol, 1)
+        runner = with_solver(layer, solver)
+    one_pass(runner, x[:2], v[:2])
+    before, start = _peak(device, reset=True), time.perf_counter()
+    kept = one_pass(runner, x, v)
+    after, seconds = _peak(device), time.perf_counter() - start
+    del kept
+    return {
+        "steps": runner.steps if kind == "textbook" else runner.forward_report.steps,
+        "bytes": after - before,
+        "seconds": seconds,
+    }
+
+
+def peaks(model: str, batch: int, device: torch.device) -> dict[str, dict]:
+    """The peak of one pass of ours and of the textbook; it depends on neither weights nor tol, so a loose one serves."""
+    common = {"model": model, "batch": batch, "alpha": 0.25, "tol": 0.1, "device": str(device)}
+    return {kind: _apart(kind=kind, **common) for kind in ("ours", "textbook")}
+
+
+def against_steps(model: str, batch: int, device: torch.device) -> dict:
+    """Print and return the peak for growing numbers of steps, beside that of a pass that stops after one."""
+    common = {"model": model, "batch": batch, "device": str(device)}
+    one = _apart(kind="stopped", alpha=0.25, **common)
+    runs, rows = [], [[1, one["bytes"] / 2**20, 1.0, one["seconds"]]]
+    for alpha in (0.25, 0.05):
+        runs.append({"alpha": alpha, **_apart(kind="ours", alpha=alpha, **common)})
+        peak = runs[-1]["bytes"]
+        rows.append([runs[-1]["steps"], peak / 2**20, peak / max(one["bytes"], 1), runs[-1]["seconds"]])
+    print(f"\n{model}, batch {batch}: peak of a pass above what was held before, tol {TOL:g}")
+    print(table(["steps", "MiB", "over one step", "s"], rows))
+    return {"model": model, "batch": batch, "tol": TOL, "one_step": one, "runs": runs}
+
+
+def _apart(**arguments) -> dict:
+    """`measure_layer` in a process of its own; on a GPU, whose allocator counts for itself, in this one."""
+    return _child(**arguments) if arguments["device"] == "cpu" else measure_layer(**arguments)
+
+
 def _child(**arguments) -> dict:
-    command = [sys.executable, "-m", "benchmarks.memory", json.dumps(arguments)]
-    root = Path(__file__).resolve().parent.parent
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the measurement {arguments} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    return child("benchmarks.memory", arguments, {"MALLOC_MMAP_THRESHOLD_": "65536"})
 
 
 def run(quick: bool, device: torch.device) -> dict:
@@ -116,4 +176,5 @@ def run(quick: bool, device: torch.device) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(**json.loads(sys.argv[1]))))
+    given = json.loads(sys.argv[1])
+    print(json.dumps(measure_layer(**given) if "model" in given else measure(**given)))

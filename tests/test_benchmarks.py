@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(harness.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="space"):
         harness.save("dense", {}, tmp_path)
     assert list(tmp_path.iterdir()) == []

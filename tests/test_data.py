@@ -5,6 +5,7 @@ import hashlib
 import os
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from mon_lib import data
+from mon_lib.data import _sources
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +67,8 @@ def test_both_halves_are_scaled_by_the_training_half(halves):
 
 
 def test_statistics_are_those_of_the_pixels_per_channel():
-    from mon_lib.data._sources import _statistics
-
     pixels = torch.randint(256, (7, 3, 5, 4), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
-    mean, std = _statistics(pixels)
+    mean, std = _sources._statistics(pixels)
     expected = pixels.double() / 255
     torch.testing.assert_close(mean.double(), expected.mean((0, 2, 3)), rtol=1e-6, atol=0)
     torch.testing.assert_close(std.double(), expected.std((0, 2, 3), correction=0), rtol=1e-6, atol=0)
@@ -127,6 +127,7 @@ def test_without_a_network_one_sentence_names_the_offline_set(name, tmp_path, mo
         raise OSError("no route to host")
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr(_sources, "_INSTALLED", {})
     with pytest.raises(data.DataUnavailableError, match='"mnist-5k"') as caught:
         data.load(name, root=tmp_path)
     message = str(caught.value)
@@ -170,6 +171,30 @@ def test_fashion_mnist_is_read_from_idx_files(tmp_path, folder, pack):
     assert found.classes[9] == "ankle boot"
 
 
+def test_fashion_mnist_is_found_where_debian_installs_it(tmp_path, monkeypatch):
+    """Without configuration, before any download, and only where the reader's own folder has none."""
+    for part, n, zeros in (("train", 60000, 6000), ("t10k", 10000, 1000)):
+        write_fashion(tmp_path / "installed", True, part, n, zeros)
+    assert _sources._INSTALLED["fashion-mnist"] == Path("/usr/share/datasets/fashion-mnist")
+    monkeypatch.setattr(_sources, "_INSTALLED", {"fashion-mnist": tmp_path / "installed"})
+    monkeypatch.setattr(_sources, "_download", lambda *_: pytest.fail("it went to the network"))
+    monkeypatch.setenv("MON_DATA", str(tmp_path / "mine"))
+    assert len(data.load("fashion-mnist", train=False)) == 10000
+    write_idx(tmp_path / "mine" / "t10k-images-idx3-ubyte", np.zeros((1, 28, 28), np.uint8), False)
+    write_idx(tmp_path / "mine" / "t10k-labels-idx1-ubyte", np.zeros(1, np.uint8), False)
+    with pytest.raises(ValueError, match=r"mine.*not the t10k half of fashion-mnist"):
+        data.load("fashion-mnist", train=False)
+
+
+def test_what_debian_installs_is_no_mnist(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(_sources, "_download", refuse)
+    with pytest.raises(data.DataUnavailableError, match="mnist is not under"):
+        data.load("mnist", root=tmp_path)
+
+
 def test_the_wrong_idx_files_are_refused(tmp_path):
     write_fashion(tmp_path, False, "train", 60000, 6000)
     with pytest.raises(ValueError, match="not the train half of mnist"):
@@ -193,7 +218,10 @@ def test_a_truncated_archive_is_named(tmp_path):
         data.load("fashion-mnist", root=tmp_path)
 
 
-@pytest.mark.skipif("MON_DATA" not in os.environ, reason="set MON_DATA to a folder that holds Fashion-MNIST")
+@pytest.mark.skipif(
+    "MON_DATA" not in os.environ and not _sources._INSTALLED["fashion-mnist"].is_dir(),
+    reason="install Debian's dataset-fashion-mnist, or set MON_DATA to a folder that holds Fashion-MNIST",
+)
 def test_fashion_mnist_whole():
     train, test = data.load("fashion-mnist"), data.load("fashion-mnist", train=False)
     assert torch.bincount(train.labels).tolist() == [6000] * 10

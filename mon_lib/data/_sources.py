@@ -37,6 +37,8 @@ _IDX_FOLDERS = {
     "mnist": ("", "mnist", "MNIST/raw", "raw"),
     "fashion-mnist": ("", "fashion-mnist", "FashionMNIST/raw", "raw"),
 }
+# Where a package of the operating system puts them: Debian's and Ubuntu's dataset-fashion-mnist.
+_INSTALLED = {"fashion-mnist": Path("/usr/share/datasets/fashion-mnist")}
 
 
 class DataUnavailableError(RuntimeError):
@@ -62,7 +64,8 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
         True for the training half, False for the test half.
     root : path, optional
         Where data is kept; default :func:`default_root`. IDX files of MNIST or Fashion-MNIST found there,
-        packed or not, are read as they are.
+        packed or not, are read as they are. Fashion-MNIST that is not there is taken from Debian's package
+        ``dataset-fashion-mnist`` where that is installed, and only then from the network.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
     TypeError
         If `train` is not a bool: a name such as "test" would be true.
     DataUnavailableError
-        If the data is not under `root` and cannot be downloaded.
+        If the data is neither under `root` nor installed, and cannot be downloaded.
     """
     if not isinstance(train, bool):
         raise TypeError(f"train = {train!r} is not a bool; pass train=True for the training half, train=False for the test half")
@@ -119,8 +122,11 @@ def _mnist_5k() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 def _raw(name: str, root: Path, train: bool) -> tuple[Tensor, Tensor]:
     """uint8 ``(n, c, h, w)`` and int64 ``(n,)``."""
     if name in _IDX_FOLDERS:
-        for folder in _IDX_FOLDERS[name]:
-            found = _read_idx_pair(root / folder, name, train)
+        folders = [root / folder for folder in _IDX_FOLDERS[name]]
+        if name in _INSTALLED:
+            folders.append(_INSTALLED[name])
+        for folder in folders:
+            found = _read_idx_pair(folder, name, train)
             if found is not None:
                 return found
     try:

@@ -8,7 +8,7 @@ import anywidget
 import numpy as np
 
 import mon_lib.explorables
-from mon_lib.explorables import DigitSolve
+from mon_lib.explorables import ConvolutionSolve, DigitSolve
 from mon_lib.explorables._base import Explorable
 
 NAMES = mon_lib.explorables.__all__
@@ -22,8 +22,22 @@ def digits(n: int = 3, steps: int = 4) -> DigitSolve:
     return DigitSolve(np.arange(n * 16.0).reshape(n, 4, 4), probabilities, bounds, list(range(n)))
 
 
+def channels(n: int = 2, frames: int = 3, count: int = 2) -> ConvolutionSolve:
+    """Bright pixels that fade from one step to the next; the digits moved one to the right, their channels with them."""
+    states = np.zeros((n, 2, frames, count, 6, 6))
+    for k in range(frames):
+        states[:, 0, k, :, 2, 1:3] = states[:, 1, k, :, 2, 2:4] = [1.0, 2.0**-k]
+    images = states[:, :, 0, 0, 1:-1, 1:-1] + np.arange(16.0).reshape(4, 4)
+    probabilities = np.full((n, 2, frames, 10), 0.1)
+    probabilities[:, :, 1:] = np.eye(10)[np.arange(n)][:, None, None]
+    bounds = np.broadcast_to(10.0 ** -np.arange(frames), (n, 2, frames))
+    labels, steps = list(range(n)), 1 + np.arange(frames)
+    return ConvolutionSolve(images, states, probabilities, bounds, labels, steps=steps, border=1, shift=(0, 1))
+
+
 def make(name: str) -> Explorable:
-    return digits() if name == "DigitSolve" else getattr(mon_lib.explorables, name)()
+    samples = {"DigitSolve": digits, "ConvolutionSolve": channels}
+    return samples.get(name, getattr(mon_lib.explorables, name))()
 
 
 def stem(name: str) -> str:

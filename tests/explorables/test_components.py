@@ -20,7 +20,7 @@ from mon_lib.explorables._base import Explorable, bundle, stylesheet
 FOLDER = Path(_base.__file__).parent
 
 
-def test_nine_components():
+def test_thirteen_components():
     assert set(NAMES) == {
         "NaiveVersusSplitting",
         "ResolventCayley",
@@ -30,7 +30,11 @@ def test_nine_components():
         "StepsVersusAlpha",
         "ImplicitGradient",
         "ActivationProx",
+        "ConvolutionSolve",
         "DigitSolve",
+        "SolveCost",
+        "TwoTiers",
+        "WrapAround",
     }
 
 
@@ -63,7 +67,8 @@ def test_controls_and_traits_agree(name):
     moved = set(re.findall(r'\.(?:slider|choice|toggle|handle)\("(\w+)"', view))
     traits = set(state(make(name)))
     assert moved <= traits
-    assert traits - moved <= {"m", "digit", "images", "size", "probabilities", "bounds", "labels"}
+    chosen, arrays = {"m", "digit", "channel"}, {"images", "size", "states", "border", "steps", "probabilities", "bounds", "labels"}
+    assert traits - moved <= chosen | arrays | {"shift"}
     assert len(moved) >= 1
 
 
@@ -80,7 +85,7 @@ def test_sliders_hold_the_first_state(name):
     widget = make(name)
     found = re.findall(r'ui\.slider\("(\w+)", \{[^}]*?min: ([\w.\-/ ]+), max: ([\w.\-/ ]+)[,}]', view)
     numbers = [(n, lo, hi) for n, lo, hi in found if re.match(r"[\d.\-/ e]+$", lo + hi)]
-    assert name == "DigitSolve" or len(numbers) >= 2
+    assert name in ("DigitSolve", "ConvolutionSolve") or len(numbers) >= 2
     for trait, lo, hi in numbers:
         low, high = (float(a) / float(b or 1) for a, _, b in (x.partition("/") for x in (lo, hi)))
         assert low <= getattr(widget, trait) <= high
@@ -119,7 +124,7 @@ def test_colours_are_those_of_the_figures():
 def test_every_component_has_its_three_files():
     """And no script lies about that belongs to none."""
     stems = {stem(name) for name in NAMES}
-    assert {p.name.split(".")[0] for p in FOLDER.glob("*.js")} == stems | {"_kit", "_linalg"}
+    assert {p.name.split(".")[0] for p in FOLDER.glob("*.js")} == stems | {"_classes", "_kit", "_linalg"}
     assert {p.stem for p in FOLDER.glob("*.py")} == stems | {"_base", "__init__"}
     for path in FOLDER.glob("*.py"):
         assert "__all__" in path.read_text(encoding="utf-8")

@@ -1,0 +1,193 @@
+"""The experiments: what is trained on what, how, and which claim it answers. To add one, add a line to `_ENTRIES`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from ..data import Images, load
+from ..networks import CNN, TABLE_D1, Architecture, ConvolutionalMON, FullyConnectedMON, MultiTierMON
+from ..training import OneCycle, Schedule, StepDecay
+
+__all__ = ["EXPERIMENTS", "PROFILES", "Experiment", "Recipe", "find"]
+
+PROFILES = ("quick", "paper")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The data of a run and how to train on it, for `mon_lib.training.fit`.
+
+    Attributes
+    ----------
+    data : str
+        What :func:`mon_lib.data.load` calls the set.
+    epochs : int
+    learning_rate : float
+        Where the schedule starts.
+    schedule : Schedule
+    batch_size : int
+    augmented : bool
+        Whether training images are shifted and flipped.
+    train, test : int or None
+        How many images of each half, from its beginning; None for all.
+    options : tuple
+        Further arguments of the model, as pairs, where these images are not those that it is made for.
+    """
+
+    data: str
+    epochs: int
+    learning_rate: float
+    schedule: Schedule
+    batch_size: int = 128
+    augmented: bool = False
+    train: int | None = None
+    test: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def load(self, root=None) -> tuple[Images, Images]:
+        """The training and the test images; the errors are those of :func:`mon_lib.data.load`."""
+        train, test = (load(self.data, half, root) for half in (True, False))
+        train = train if self.train is None else train.take(self.train)
+        test = test if self.test is None else test.take(self.test)
+        return (train.augmented() if self.augmented else train), test
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {
+            "data": self.data,
+            "train": self.train,
+            "test": self.test,
+            "augmented": self.augmented,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+            "schedule": repr(self.schedule),
+        }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A network, two recipes, and what they are to answer.
+
+    Attributes
+    ----------
+    name : str
+        Its key in `EXPERIMENTS`.
+    claim : str
+        An id of the ledger.
+    question : str
+        What the run answers.
+    network : callable
+        Makes the model.
+    parameters : int
+        What the model of the profile "paper" has.
+    paper : Recipe
+        The whole set and the paper's training.
+    quick : Recipe
+        Minutes on a CPU: less data, or other data, and fewer epochs.
+    accuracy : float or None
+        The test accuracy that the paper reports for the profile "paper"; None where it has none, or where the text that
+        we have of it lost the number.
+    """
+
+    name: str
+    claim: str
+    question: str
+    network: Callable[..., nn.Module]
+    parameters: int
+    paper: Recipe
+    quick: Recipe
+    accuracy: float | None = None
+
+    def recipe(self, profile: str) -> Recipe:
+        """The recipe of a profile.
+
+        Raises
+        ------
+        ValueError
+            If the profile is neither "quick" nor "paper".
+        """
+        if profile not in PROFILES:
+            raise ValueError(f"profile = {profile!r} is not one of {', '.join(PROFILES)}")
+        return getattr(self, profile)
+
+    def build(self, profile: str) -> nn.Module:
+        """The untrained model, drawn from PyTorch's random numbers."""
+        return self.network(**dict(self.recipe(profile).options))
+
+
+# Table 1 in the text of the paper that we have; the other accuracies of its MONs are lost there.
+_TABLE_1 = {
+    "mnist-fully-connected": 0.982,
+    "mnist-multi-tier": 0.989,
+    "cifar10-multi-tier": 0.718,
+    "cifar10-multi-tier-large": 0.897,
+}
+_DIGITS = Recipe("mnist-5k", epochs=8, learning_rate=1e-3, schedule=OneCycle(peak=0.01, up=3, down=4, hold=1))
+_SHORT, _SHORTEST = OneCycle(peak=0.01, up=1, down=2, hold=1), OneCycle(peak=0.01, up=1, down=1, hold=0)
+_GREY = (("in_channels", 1), ("image_size", (28, 28)))
+
+
+def _of_table_d1(row: Architecture) -> Experiment:
+    paper = Recipe(row.data, row.epochs, row.learning_rate, row.schedule, augmented=row.augmented)
+    quick = _DIGITS
+    if row.data != "mnist":
+        # Colour images need a download, and these networks time: their quick runs see digits, and only show that all works.
+        images, epochs, cycle = (1000, 4, _SHORT) if row.parameters < 500_000 else (256, 2, _SHORTEST)
+        quick = replace(_DIGITS, train=images, test=images, epochs=epochs, schedule=cycle, options=_GREY)
+    question = f"What accuracy does this network of Table D1 reach on {row.data}?"
+    return Experiment(row.name, "MON-TAB1", question, row.build, row.parameters, paper, quick, _TABLE_1.get(row.name))
+
+
+# Four networks of nearly the same size: the question is what the structure of W is worth.
+_EQUAL_SIZE: Mapping[str, tuple[str, Callable[..., nn.Module], int]] = {
+    "fully-connected": ("a dense W", FullyConnectedMON, 84_313),
+    "single": ("a convolution as W", partial(ConvolutionalMON, channels=56), 84_460),
+    "multi-tier": ("a W on three scales", partial(MultiTierMON, channels=(16, 32, 32)), 81_394),
+    "cnn": ("an explicit convolutional network", partial(CNN.matching, 84_460), 84_570),
+}
+
+
+def _equal_size(data: str, kind: str, paper: Recipe, quick: Recipe) -> Experiment:
+    what, network, parameters = _EQUAL_SIZE[kind]
+    question = f"What accuracy does {what} reach on {data} with about 84,000 parameters?"
+    return Experiment(f"{data}-{kind}", "MON-TAB1", question, network, parameters, paper, quick)
+
+
+_ENTRIES = (
+    *(_of_table_d1(row) for row in TABLE_D1.values()),
+    *(_equal_size("mnist-5k", kind, Recipe("mnist-5k", 40, 1e-3, StepDecay(10)), _DIGITS) for kind in _EQUAL_SIZE),
+    *(
+        _equal_size(
+            "fashion-mnist",
+            kind,
+            Recipe("fashion-mnist", 40, 1e-3, StepDecay(10)),
+            replace(_DIGITS, data="fashion-mnist", train=4000, test=1000),
+        )
+        for kind in _EQUAL_SIZE
+    ),
+)
+
+EXPERIMENTS: dict[str, Experiment] = {entry.name: entry for entry in _ENTRIES}
+"""Name to `Experiment`."""
+
+
+def find(name: str) -> Experiment:
+    """The experiment of this name.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(str(name), EXPERIMENTS, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; python -m mon_lib.experiments list shows them"
+        raise ValueError(f"no experiment is called {name!r}{hint}")
+    return EXPERIMENTS[name]
