@@ -129,7 +129,7 @@ _TABLE_1 = {
     "cifar10-multi-tier": 0.718,
     "cifar10-multi-tier-large": 0.897,
 }
-_DIGITS = Recipe("mnist-5k", epochs=8, learning_rate=1e-3, schedule=OneCycle(peak=0.01, up=3, down=4, hold=1))
+_DIGITS = Recipe("mnist-5k", epochs=6, learning_rate=1e-3, schedule=OneCycle(peak=0.01, up=2, down=3, hold=1))
 _SHORT, _SHORTEST = OneCycle(peak=0.01, up=1, down=2, hold=1), OneCycle(peak=0.01, up=1, down=1, hold=0)
 _GREY = (("in_channels", 1), ("image_size", (28, 28)))
 

@@ -25,7 +25,7 @@ export default {
     chooseDigit.forEach((b, i) => b.append(greyCanvas(bytes(images[i][0]), size)));
     const small = chooseChannel.map((b) => b.appendChild(html("canvas", { width: whole[1], height: whole[0], "aria-hidden": "true" })));
     ui.root.prepend(digits, channels);
-    const panel = ui.plot({ label: "Input and channel", bare: true, equal: true });
+    const panel = ui.plot({ label: "Input and channel", bare: true, equal: true, basis: 560 });
     const bars = ui.plot({ label: "Class probabilities", ratio: 0.8, narrow: 0.6, width: 420, xlabel: "class", ylabel: "probability" });
     const fall = ui.plot({ label: "Certified error bound", logy: true, ratio: 0.8, narrow: 0.6, width: 420, xlabel: "step k", ylabel: "bound on ‖z − z*‖/‖z‖" });
     ui.slider("frame", { label: "step k", min: 0, max: last, step: 1, format: (v) => String(steps[v]) });
