@@ -30,7 +30,7 @@ __all__ = ["BuildError", "build", "is_fresh", "site_of"]
 EXECUTION = ("mon_lib", "results", "requirements.txt", "pyproject.toml")
 TEMPLATE = ("book/_ext", "book/site_static", "_config.yml", "_toc.yml", "references.bib", "tools/build_book.py")
 TEXT = ("book",)
-SKIPPED = {"__pycache__", ".ipynb_checkpoints", "_build"}
+SKIPPED = {"__pycache__", ".ipynb_checkpoints", ".checkpoints", "_build"}
 
 
 class BuildError(RuntimeError):

@@ -95,7 +95,6 @@ class Fourier(ABC):
             return self.inverse(torch.bmm(self.forward(x, conjugate=True), blocks), conjugate=True)
         return self.inverse(torch.bmm(self.forward(x), blocks.mT))
 
-
     def pull(self, blocks: Tensor, x: Tensor, v: Tensor, adjoint: bool, wanted) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of <v, apply(blocks, x, adjoint)> with respect to x and the blocks, where `wanted`.
 

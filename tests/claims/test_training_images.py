@@ -125,7 +125,7 @@ def test_equilibria_translate_unless_a_border_is_held_at_zero(size):
 
 
 def test_without_fashion_mnist_the_chapter_says_so(capsys):
-    (source,) = code('data.load("fashion-mnist")')
+    (source,) = code('data.load("fashion-mnist"')
 
     class Missing:
         DataUnavailableError = data.DataUnavailableError
