@@ -129,7 +129,9 @@ _TABLE_1 = {
     "cifar10-multi-tier": 0.718,
     "cifar10-multi-tier-large": 0.897,
 }
-_DIGITS = Recipe("mnist-5k", epochs=6, learning_rate=1e-3, schedule=OneCycle(peak=0.01, up=2, down=3, hold=1))
+_DIGITS = Recipe(
+    "mnist-5k", epochs=6, learning_rate=1e-3, schedule=OneCycle(peak=0.01, up=2, down=3, hold=1), batch_size=64, train=1000
+)
 _SHORT, _SHORTEST = OneCycle(peak=0.01, up=1, down=2, hold=1), OneCycle(peak=0.01, up=1, down=1, hold=0)
 _GREY = (("in_channels", 1), ("image_size", (28, 28)))
 
@@ -139,7 +141,7 @@ def _of_table_d1(row: Architecture) -> Experiment:
     quick = _DIGITS
     if row.data != "mnist":
         # Colour images need a download, and these networks time: their quick runs see digits, and only show that all works.
-        images, epochs, cycle = (1000, 4, _SHORT) if row.parameters < 500_000 else (256, 2, _SHORTEST)
+        images, epochs, cycle = (500, 4, _SHORT) if row.parameters < 500_000 else (256, 2, _SHORTEST)
         quick = replace(_DIGITS, train=images, test=images, epochs=epochs, schedule=cycle, options=_GREY)
     question = f"What accuracy does this network of Table D1 reach on {row.data}?"
     return Experiment(row.name, "MON-TAB1", question, row.build, row.parameters, paper, quick, _TABLE_1.get(row.name))
@@ -168,7 +170,7 @@ _ENTRIES = (
             "fashion-mnist",
             kind,
             Recipe("fashion-mnist", 40, 1e-3, StepDecay(10)),
-            replace(_DIGITS, data="fashion-mnist", train=4000, test=1000),
+            replace(_DIGITS, data="fashion-mnist", test=1000),
         )
         for kind in _EQUAL_SIZE
     ),
