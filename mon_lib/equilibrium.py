@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from . import prox, stepsize
 from ._tuned import NONE, Report, Tuned
 from .operators import MonotoneOperator
 from .splitting import PeacemanRachford, Solution, Solver
+from .splitting._solver import check_precision
 
 __all__ = ["Equilibrium", "Report"]
 
@@ -55,6 +57,15 @@ class _Once(torch.autograd.Function):
 
 def _once(gradient: Tensor, *inputs: Tensor) -> Tensor:
     return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient
+
+
+def _refuse_other_modes(bias: Tensor) -> None:
+    """Raise where a forward-mode tangent or a torch.func transform would be lost: the solve is outside the graph."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(bias) or forward_ad.unpack_dual(bias).tangent is not None:
+        raise NotImplementedError(
+            "forward mode and torch.func transforms through mon_lib.Equilibrium are not implemented; use torch.autograd.grad or "
+            "backward(), and loop over samples where you would use vmap"
+        )
 
 
 def _checked(solver: object, name: str) -> Solver:
@@ -160,7 +171,9 @@ class Equilibrium(nn.Module):
         Tensor
             z*, shape ``(batch, *operator.state_shape)``, in the operator's dtype also under autocast.
         """
+        check_precision(self.operator)
         bias, device = self._bias(x), self.operator.device.type
+        _refuse_other_modes(bias)
         with torch.autocast(device, enabled=False):
             frozen = self.operator.frozen()
             solution, self.forward_report = self._ahead.solve(frozen, bias, self.activation, count=self.training)
@@ -177,6 +190,7 @@ class Equilibrium(nn.Module):
     @torch.no_grad()
     def solve(self, x: Tensor) -> Solution:
         """The equilibrium with its history and certificate, outside the graph."""
+        check_precision(self.operator)
         bias = self._bias(x)
         solution, self.forward_report = self._ahead.solve(self.operator.frozen(), bias, self.activation, count=False)
         return solution

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from .networks import ConvolutionalMON, FullyConnectedMON, MultiTierMON
 from .operators import Dense
@@ -28,6 +29,7 @@ from .operators._kernels import positive_raw
 __all__ = ["KEYS", "load_reference_state_dict"]
 
 PREFIX = "mon.linear_module."
+_WIDER = "convert the model with double() first"
 KEYS = {
     "mon.linear_module.U.weight": "equilibrium.injection.weight",
     "mon.linear_module.U.bias": "equilibrium.injection.bias",
@@ -53,9 +55,10 @@ def load_reference_state_dict(model: nn.Module, state_dict: dict[str, Tensor] | 
     ------
     ValueError
         If the file cannot be read so or is for another of the three models; or if a key is unknown, missing, of the wrong
-        shape, not finite, or a g that is not positive. One message names every such key, and the model is left as it was.
+        shape, not finite, or a g that is not positive, all in the dtype of the model. One message names every such key, and
+        the model is left as it was. If the keys are those of a wrapper, the message says what to strip.
     TypeError
-        If the model is none of the three, or not built as the released ones are.
+        If the model is none of the three, or not built as the released ones are; if `state_dict` is neither dict nor path.
     """
     if not isinstance(model, (FullyConnectedMON, ConvolutionalMON, MultiTierMON)):
         raise TypeError(
@@ -64,6 +67,13 @@ def load_reference_state_dict(model: nn.Module, state_dict: dict[str, Tensor] | 
         )
     if isinstance(state_dict, (str, os.PathLike)):
         state_dict = _read(state_dict)
+    if not isinstance(state_dict, Mapping):
+        hint = "; pass its state_dict()" if isinstance(state_dict, nn.Module) else ""
+        raise TypeError(
+            f"state_dict is a {type(state_dict).__name__}; pass a dict of tensors by name, or the path of a file of one{hint}"
+        )
+    if wrapper := _wrapper(state_dict):
+        raise ValueError(f"{wrapper}; nothing was loaded")
     kind = _kind(state_dict)
     if kind is not None and not isinstance(model, kind):
         raise ValueError(
@@ -109,6 +119,28 @@ def _targets(model: nn.Module) -> dict[str, Tensor]:
     return outer | {PREFIX + key: target.detach() for key, target in inner.items()}
 
 
+def _wrapper(state_dict: Mapping) -> str | None:
+    """How the weights are wrapped, and what to do about it; None where they are not, or there are none."""
+    steps, way = [], "checkpoint"
+    while (prefix := _prefix(state_dict)) is None:
+        inner = [key for key, value in state_dict.items() if isinstance(value, Mapping) and value]
+        if not inner or way.count("[") > 8:
+            return None
+        key = max(inner, key=lambda key: _prefix(state_dict[key]) is not None)
+        state_dict, way = state_dict[key], f"{way}[{key!r}]"
+        steps = [f"the weights are not at the top but in {way}"]
+    if prefix:
+        steps.append(f"the keys have the prefix {prefix!r}")
+        way = f"{{key.removeprefix({prefix!r}): value for key, value in {way}.items()}}"
+    return f"{', and '.join(steps)}; strip that, pass {way}" if steps else None
+
+
+def _prefix(state_dict: Mapping) -> str | None:
+    """What stands before the keys of the layouts, nothing for the released files; None where there are no such keys."""
+    found = [str(key).partition(begin)[0] for key in state_dict for begin in (PREFIX, "Wout.") if begin in str(key)]
+    return min(found, key=len, default=None)
+
+
 def _kind(state_dict: dict[str, Tensor]) -> type[nn.Module] | None:
     """Which of our models a checkpoint is for, as far as it can be told."""
     if any(str(key).startswith(PREFIX + "A0.") for key in state_dict):
@@ -133,15 +165,19 @@ def _convert(key: str, value, target: Tensor) -> tuple[str | None, Tensor | None
         return f"{key} has a NaN or an infinite entry", None
     name = key.removeprefix(PREFIX).split(".")[0]
     if name in ("g", "gn"):
-        if value <= 0:
-            return f"{key} = {float(value):g} is not positive: {_why(float(value))}", None
+        g = float(value)
+        if g <= 0:
+            return f"{key} = {g:g} is not positive: {_why(g)}", None
         value = positive_raw(value.double())
-    elif name in ("A", "B", "A0", "B0", "A_n0") and value.ndim == 4 and not bool(value.any()):
-        return f"{key} is zero, and cannot be divided by its norm", None
-    value = value.to(target.device, target.dtype)
-    if not bool(torch.isfinite(value).all()):
+    copied = value.to(target.device, target.dtype)
+    if not bool(torch.isfinite(copied).all()):
         return f"{key} has an entry too large for the model's {target.dtype}", None
-    return None, value
+    if name in ("g", "gn") and softplus(copied) <= 0:
+        return f"{key} = {g:g} is not positive in the model's {target.dtype} but 0: {_why(0.0)}; {_WIDER}", None
+    if name in ("A", "B", "A0", "B0", "A_n0") and copied.ndim == 4 and not bool(copied.any()):
+        where = f" in the model's {target.dtype}" if bool(value.any()) else ""
+        return f"{key} is zero{where}, and cannot be divided by its norm" + (f"; {_WIDER}" if where else ""), None
+    return None, copied
 
 
 def _why(g: float) -> str:
@@ -174,7 +210,7 @@ def _read(path: str | os.PathLike) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # bytes that are no such file raise nearly anything: IndexError, AssertionError, struct.error
         kind = type(error).__name__
         raise ValueError(f"{os.fspath(path)} cannot be read as a file of tensors alone ({kind})") from error
     if not isinstance(state, dict):

@@ -341,3 +341,34 @@ def test_an_injection_that_does_not_fit_is_named():
     with pytest.raises(TypeError, match=r"keep W in float32"):
         Equilibrium(operators.Dense(4), nn.Identity(), prox.ReLU()).bfloat16()(torch.ones(2, 4, dtype=torch.bfloat16))
     assert issubclass(splitting.Splitting, splitting.Solver)
+
+
+def refused(call):
+    with pytest.raises(NotImplementedError, match=r"forward mode and torch\.func transforms"):
+        call()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script.:FutureWarning")  # torch's own, at the first use of torch.func
+def test_what_would_lose_a_derivative_is_refused():
+    """Outside the graph a tangent or a transform would silently give zeros."""
+    layer = Equilibrium(operators.Dense(8, dtype=F64), nn.Linear(3, 8, dtype=F64), prox.ReLU())
+    x, v = torch.randn(2, 3, dtype=F64), torch.ones(2, 3, dtype=F64)
+    for graph in (True, False):
+        with torch.set_grad_enabled(graph):
+            refused(lambda: torch.func.jvp(layer, (x,), (v,)))
+            with torch.autograd.forward_ad.dual_level():
+                refused(lambda: layer(torch.autograd.forward_ad.make_dual(x, v)))
+    refused(lambda: torch.func.vmap(layer)(x[:, None]))
+    refused(lambda: torch.func.grad(lambda t: layer(t).sum())(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "make", [lambda: operators.Dense(4), lambda: operators.Convolution(2, (4, 4))], ids=["dense", "convolution"]
+)
+def test_a_short_format_is_refused_with_the_remedy(make, dtype):
+    layer = Equilibrium(make(), nn.Identity(), prox.ReLU()).to(dtype)
+    x = torch.zeros(1, *layer.operator.state_shape, dtype=dtype)
+    for call in (layer, layer.solve):
+        with pytest.raises(TypeError, match=r"keep W in float32 and use torch\.autocast"):
+            call(x)

@@ -329,6 +329,28 @@ def test_one_failing_seed_does_not_stop_the_others(capsys, monkeypatch):
     assert error.startswith("tiny-quick-seed2 failed: ") and "max_steps" in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (torch.linalg.LinAlgError("the input matrix is\nsingular"), "LinAlgError: the input matrix is singular"),
+        (RuntimeError("CUDA error"), "RuntimeError: CUDA error"),
+        (RuntimeError(), "RuntimeError"),
+        (ValueError("a shape"), "a shape"),
+    ],
+)
+def test_what_pytorch_cannot_do_costs_one_seed(capsys, error, text):
+    with Interrupt(1, error):
+        assert main(["run", "tiny", "--seeds", "0", "1"]) == 1
+    assert capsys.readouterr().err == f"tiny-quick-seed0 failed: {text}\n"
+    assert [run["seed"] for run in experiments.results("tiny")] == [1]
+
+
+@pytest.mark.parametrize("error", [TypeError, AttributeError, AssertionError])
+def test_faults_of_the_code_keep_their_traceback(error):
+    with Interrupt(1, error("of the code")), pytest.raises(error, match="of the code"):
+        main(["run", "tiny", "--seeds", "0", "1"])
+
+
 def test_missing_data_is_one_line(monkeypatch, capsys):
     def offline(name, train=True, root=None):
         raise data.DataUnavailableError(f"{name} is not under {root}")
@@ -350,6 +372,14 @@ def test_missing_data_is_one_line(monkeypatch, capsys):
         (["run", "tiny", "--seeds", str(2**63)], "2\\*\\*63 - 1"),
         (["run", "tiny", "--profile", "whole"], "whole"),
         (["run", "tiny", "--device", "abacus"], "device = 'abacus' cannot be used"),
+        (["run", "tiny", "--device", "meta"], "device = 'meta' cannot be used"),
+        (["run", "tiny", "--device", "hpu"], "device = 'hpu' cannot be used"),
+        (["run", "tiny", "--device", "vulkan"], "device = 'vulkan' cannot be used"),
+        (["run", "tiny", "--out", __file__], "test_experiments.py is a file"),
+        (["report", "--folder", __file__], "test_experiments.py is a file"),
+        (["report", "--out", __file__], "test_experiments.py is a file"),
+        (["report", "--folder", "nowhere/at/all"], "there is no folder nowhere/at/all"),
+        (["report", "--out", "~nobody-of-this-name/results"], "cannot be used"),
         (["report", "xyzzy"], "xyzzy"),
         (["walk"], "walk"),
         ([], "list | run | report"),
@@ -359,7 +389,8 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(folder, capsys, arg
     with pytest.raises(SystemExit) as exit:
         main(arguments)
     assert exit.value.code == 2
-    assert message.replace("\\", "") in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message.replace("\\", "") in error and error.count("\n") == 1
     assert not folder.exists()
 
 
@@ -371,6 +402,7 @@ def test_the_function_refuses_it_too():
         ({"name": "tiny", "seeds": [True]}, "seed True"),
         ({"name": "tiny", "seeds": [1, 1]}, "twice"),
         ({"name": "tiny", "device": "abacus"}, "abacus"),
+        ({"name": "tiny", "device": "meta"}, "meta"),
     ):
         with pytest.raises(ValueError, match=message):
             experiments.run(**options)
@@ -404,6 +436,9 @@ def changed(result, **values):
         (lambda text: text.replace('"epoch": 2', '"epoch": 3'), "history"),
         (lambda text: text.replace('"train_loss"', '"loss"', 1), "loss"),
         (lambda text: text.replace('"accuracy": 0', '"accuracy": 1'), "accuracy"),
+        (lambda text: text.replace('"epochs": 4', '"epochs": 1000000000000000'), "epochs"),
+        (lambda text: text.replace('"split"', '"half"').replace('"test": 50\n', '"tests": 50\n'), "data has no test"),
+        (lambda text: "[" * 100_000, ""),
     ],
 )
 def test_a_damaged_file_is_named(result, damage, reason):
@@ -413,6 +448,43 @@ def test_a_damaged_file_is_named(result, damage, reason):
     result.write_text(damaged)
     with pytest.raises(ValueError, match=f"{result.name}.*{reason}"):
         experiments.results("tiny")
+
+
+def test_a_damaged_file_blocks_only_its_own_experiment(result, folder, capsys):
+    other = changed(result, name="cifar10-single-large")
+    for name in ("run-cifar10-single-large-quick-seed7-2026-01-01.json", "run-cifar10-single-quick-seed7-2026-01-01.json"):
+        (folder / name).write_text("{")
+    (folder / "run-tiny-quick-seed9-2026-01-01.json").mkdir()  # cannot be read at all
+    (folder / "run-unheard-of.json").write_text("{")
+    assert [run["file"] for run in experiments.results("tiny", "paper")] == [result.name]
+    assert [run["file"] for run in experiments.results("cifar10-single-large", "paper")] == [other.name]
+    assert experiments.summary(["tiny"], "paper")[0]["seeds"] == [0]
+    for name in ("tiny", "cifar10-single", "cifar10-single-large", None):
+        with pytest.raises(ValueError, match="run-" + ("" if name is None else f"{name}-quick-seed")):
+            experiments.results(name)
+    with Interrupt(1, AssertionError("trained")):
+        assert main(["run", "tiny", "--profile", "paper", "--seeds", "0"]) == 0
+    capsys.readouterr()
+    assert main(["report", "tiny", "cifar10-single", "--profile", "paper"]) == 0
+    assert capsys.readouterr().err == ""
+
+    for option in ("--folder", "--out"):
+        assert main(["report", option, str(folder)]) == 1
+        said = capsys.readouterr()
+        assert len([line for line in said.out.splitlines() if "mnist-5k, 100 + 50" in line]) == 2
+        damaged = ("cifar10-single-large-quick-seed7", "cifar10-single-quick-seed7", "tiny-quick-seed9", "unheard-of")
+        warnings = said.err.splitlines()
+        assert len(warnings) == 4
+        for name, line in zip(damaged, warnings, strict=True):
+            assert line.startswith("warning: ") and f"run-{name}" in line
+    with pytest.raises(ValueError, match=r"run-tiny-quick-seed9.*unheard-of"):
+        experiments.report()
+    assert "mnist-5k, 100 + 50" in capsys.readouterr().out
+
+
+def test_the_report_of_nothing_is_that_nothing_was_run(folder, capsys):
+    assert main(["report", "tiny"]) == 0
+    assert "not run" in capsys.readouterr().out and not folder.exists()
 
 
 def test_results_are_the_newest_last_and_other_files_are_left_alone(result, folder):

@@ -143,7 +143,11 @@ class Trap:
         return print, ("sprung",)
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", pickle.dumps(Trap(), 2), None], ids=["empty", "garbage", "code", "list"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"nonsense", b"junk", b"e", b"\x80\x02q", b"(\x80", pickle.dumps(Trap(), 2), None],
+    ids=["empty", "garbage", "short", "one byte", "cut", "two bytes", "code", "list"],
+)
 def test_files_that_are_not_a_dict_of_tensors_are_refused(tmp_path, content, capsys):
     path = tmp_path / "dense.pt"
     if content is None:
@@ -153,6 +157,60 @@ def test_files_that_are_not_a_dict_of_tensors_are_refused(tmp_path, content, cap
     with pytest.raises(ValueError, match=r"dense\.pt"):
         interop.load_reference_state_dict(ours(), path)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("value", [None, [("Wout.bias", torch.zeros(4))], 3])
+def test_what_is_no_dict_is_named(value):
+    with pytest.raises(TypeError, match=f"state_dict is a {type(value).__name__}; pass a dict of tensors by name, or the path"):
+        interop.load_reference_state_dict(ours(), value)
+
+
+def test_a_module_is_told_to_pass_its_state_dict(layout):
+    with pytest.raises(TypeError, match=r"state_dict is a Layout; .*; pass its state_dict\(\)"):
+        interop.load_reference_state_dict(ours(), layout)
+
+
+def test_a_wrapper_is_named_with_how_to_strip_it(layout, tmp_path):
+    plain = layout.state_dict()
+    parallel = nn.DataParallel(layout).state_dict()
+    training = {"epoch": 3, "optimizer": {"lr": {"a": 0.1}}, "state_dict": plain}
+    whole = r"; strip that, pass checkpoint\['state_dict'\]; nothing was loaded"
+    strip = r"pass \{key\.removeprefix\('%s'\): value for key, value in %s\.items\(\)\}; nothing was loaded"
+    for state, message in (
+        (training, r"in checkpoint\['state_dict'\]" + whole),
+        ({"a": {"b": plain}}, r"in checkpoint\['a'\]\['b'\]; strip that, pass checkpoint\['a'\]\['b'\]; nothing"),
+        (parallel, "prefix 'module.'; strip that, " + strip % (r"module\.", "checkpoint")),
+        ({"_orig_mod." + key: value for key, value in plain.items()}, "prefix '_orig_mod.'"),
+        (
+            training | {"state_dict": parallel},
+            r"in checkpoint\['state_dict'\], and the keys have the prefix 'module\.'; strip that, "
+            + strip % (r"module\.", r"checkpoint\['state_dict'\]"),
+        ),
+    ):
+        torch.save(state, tmp_path / "wrapped.pt")
+        for source in (state, tmp_path / "wrapped.pt"):
+            model = ours()
+            before = [p.clone() for p in model.parameters()]
+            with pytest.raises(ValueError, match=message) as caught:
+                interop.load_reference_state_dict(model, source)
+            assert "unknown" not in str(caught.value)
+            assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    cycle = {}
+    cycle["a"] = cycle
+    for state in (cycle, {"state_dict": {"weight": torch.zeros(1)}}):
+        with pytest.raises(ValueError, match="unknown"):
+            interop.load_reference_state_dict(ours(), state)
+
+
+def test_the_advice_for_a_wrapper_works(layout):
+    checkpoint = {"state_dict": nn.DataParallel(layout).state_dict()}
+    with pytest.raises(ValueError) as caught:
+        interop.load_reference_state_dict(ours(), checkpoint)
+    advice = str(caught.value).partition("pass ")[2].removesuffix("; nothing was loaded")
+    advised, plain = ours(), ours()
+    interop.load_reference_state_dict(advised, eval(advice, {"checkpoint": checkpoint}))
+    interop.load_reference_state_dict(plain, layout.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(advised.parameters(), plain.parameters(), strict=True))
 
 
 def test_the_layout_of_the_paper_has_its_size():
@@ -490,6 +548,30 @@ def test_zero_kernels_and_numbers_too_large_are_refused(kind):
     h = p + ("h" if kind is Single else "h.0")
     with pytest.raises(ValueError, match=r"nothing was loaded: .* too large for the model's torch\.float32"):
         interop.load_reference_state_dict(layout.build(), layout.state_dict() | {h: torch.tensor(1e60, dtype=torch.float64)})
+
+
+@kinds
+def test_numbers_that_vanish_in_the_models_dtype_are_refused(kind):
+    layout, p = released(kind), "mon.linear_module."
+    single = kind is Single
+    g, A = (p + "g", p + "A.weight") if single else (p + "gn.0", p + "B0.1.weight")
+    kernel = torch.full_like(layout.state_dict()[A], 1e-60)
+    for values, message in (
+        (
+            {g: torch.tensor(1e-60, dtype=torch.float64)},
+            r" = 1e-60 is not positive in the model's torch\.float32 but 0: .*double\(\)",
+        ),
+        ({g: torch.tensor(1e60, dtype=torch.float64)}, r" has an entry too large for the model's torch\.float32"),
+        ({A: kernel}, r" is zero in the model's torch\.float32, and cannot be divided by its norm; .*double\(\)"),
+        ({A: kernel * 1e120}, r" has an entry too large for the model's torch\.float32"),
+    ):
+        (key,) = values
+        model = layout.build().float()
+        before = [parameter.clone() for parameter in model.parameters()]
+        with pytest.raises(ValueError, match="nothing was loaded: " + key.replace(".", r"\.") + message):
+            interop.load_reference_state_dict(model, layout.state_dict() | values)
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+        interop.load_reference_state_dict(layout.build().double(), layout.state_dict() | values)  # as advised
 
 
 def test_a_file_for_another_model_names_that_model(layout):

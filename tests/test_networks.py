@@ -403,6 +403,17 @@ def test_the_explicit_network_is_the_closest_in_size(name, options):
         assert width == 56 and gaps[56] == 110
 
 
+def test_the_smallest_explicit_network_has_one_channel():
+    smallest = CNN.matching(530)
+    assert smallest[0].out_channels == 1 and count_parameters(smallest) == 530
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 8, 4), (4, 2, 8, 8), (4, 2, 4, 8), (2, 8, 4), (64,)])
+def test_the_explicit_network_refuses_other_images(shape):
+    with pytest.raises(ValueError, match=r"x has shape .*; this network is for images of shape \(batch, 2, 8, 4\)"):
+        CNN(2, (8, 4), 3, 5)(torch.zeros(shape))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -423,6 +434,13 @@ def test_the_explicit_network_is_the_closest_in_size(name, options):
         (lambda: MultiTierMON(kernel_size=4), "kernel_size = 4 .*odd"),
         (lambda: CNN(image_size=30), "nearest sizes that fit are 28 x 28 and 32 x 32"),
         (lambda: CNN(channels=-1), "channels = -1"),
+        (lambda: CNN.matching(0), "parameters = 0 must be an integer, at least 530"),
+        (lambda: CNN.matching(-5), "parameters = -5 must be an integer, at least 530"),
+        (lambda: CNN.matching(529), "parameters = 529 must be an integer, at least 530"),
+        (lambda: CNN.matching(8e4), r"parameters = 80000\.0 must be an integer"),
+        (lambda: CNN.matching(True), "parameters = True must be an integer"),
+        (lambda: CNN.matching(84_460, classes=0), "classes = 0"),
+        (lambda: CNN.matching(84_460, image_size=30), "nearest sizes that fit are 28 x 28 and 32 x 32"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_does(make, message):

@@ -493,18 +493,19 @@ class Trap:
         return os.mkdir, ("sprung",)
 
 
-@pytest.mark.parametrize("kind", ["empty", "garbage", "truncated", "malicious", "another dict"])
+@pytest.mark.parametrize("kind", ["empty", "garbage", "short", "byte", "truncated", "malicious", "another dict", "no run"])
 def test_a_damaged_checkpoint_is_refused_and_kept(halves, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "run.pt"
     fit(perceptron(), *halves, epochs=1, seed=0, checkpoint=path)
     if kind == "another dict":
         torch.save({"weights": torch.zeros(3)}, path)
+    elif kind == "no run":
+        torch.save({"format": torch.load(path, weights_only=True)["format"]}, path)
     else:
         whole = path.read_bytes()
-        path.write_bytes(
-            {"empty": b"", "garbage": b"x" * 99, "truncated": whole[:5000], "malicious": pickle.dumps(Trap(), 2)}[kind]
-        )
+        short = {"empty": b"", "garbage": b"x" * 99, "short": b"junk", "byte": b"e"}
+        path.write_bytes((short | {"truncated": whole[:5000], "malicious": pickle.dumps(Trap(), 2)})[kind])
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match=r"run\.pt is not a"):
         fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=path)

@@ -13,16 +13,19 @@ import torch
 from ..data import DataUnavailableError
 from ..errors import ConvergenceError
 from ..training import CheckpointError
+from ._files import default_folder
 from ._registry import EXPERIMENTS, PROFILES, find
-from ._results import report
+from ._results import show
 from ._run import check_device, check_seeds, run
 from ._unfinished import Busy
 
 PROGRAM = "python -m mon_lib.experiments"
-# What a run can meet that is no fault of the code: it gets one line. Anything else keeps its traceback.
+# What can be met that is no fault of the code: it gets one line. Anything else keeps its traceback.
 EXPECTED = (
     Busy, CheckpointError, ConvergenceError, DataUnavailableError, FloatingPointError, OSError, ValueError, torch.OutOfMemoryError,
 )  # fmt: skip
+# PyTorch raises the first for nearly all that it cannot do, as a decomposition that fails: one seed of many, and one line.
+OF_A_SEED = (RuntimeError, *EXPECTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 1 where a run failed; 130 where it was interrupted. What makes no sense ends with 2 before anything runs.
+        0; 1 where a run failed or a file of results is damaged; 130 where it was interrupted. What makes no sense ends with 2
+        before anything runs.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -40,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_seeds(getattr(options, "seeds", [0]))  # one by one they were checked, not whether one is there twice
     except ValueError as error:
         parser.error(str(error))
+    _check_folder(parser, options)
     try:
         return options.do(options)
     except EXPECTED as error:
@@ -47,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: BaseException, what: str = "error") -> int:
-    print(f"{what}: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+    text = " ".join(str(error).split())
+    if not text or not isinstance(error, EXPECTED):
+        text = f"{type(error).__name__.lstrip('_')}{': ' if text else ''}{text}"
+    print(f"{what}: {text}", file=sys.stderr)
     return 1
 
 
@@ -64,8 +72,12 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    report(options.names or None, options.profile, options.folder)
-    return 0
+    """What can be shown, then a line about each file that cannot."""
+    faults = show(options.names or None, options.profile, options.folder)
+    sys.stdout.flush()
+    for fault in faults:
+        print(f"warning: {' '.join(fault.split())}", file=sys.stderr)
+    return 1 if faults else 0
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -80,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
             )  # fmt: skip
         except DataUnavailableError as error:
             return _failed(error)
-        except EXPECTED as error:
+        except OF_A_SEED as error:
             code = _failed(error, f"{name}-{options.profile}-seed{seed} failed")
         except KeyboardInterrupt:
             print("\ninterrupted; to go on where this stopped:", file=sys.stderr)
@@ -109,8 +121,31 @@ def _commands(left: Sequence[tuple[str, int]], options: argparse.Namespace) -> l
     return commands
 
 
+def _check_folder(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Results are read from a folder that is there, and written to one that is there or can be made."""
+    if options.do is _list:
+        return
+    given = options.out if options.do is _run else options.folder
+    try:
+        folder = (default_folder() if given is None else given).expanduser()
+        is_file = folder.exists() and not folder.is_dir()
+    except (OSError, RuntimeError) as error:  # the second where ~ names nobody
+        parser.error(f"the folder {given or 'of MON_RESULTS'} cannot be used ({error}); pass another")
+    if is_file:
+        parser.error(f"{folder} is a file; pass a folder of results")
+    if options.do is _report and given is not None and not folder.is_dir():
+        parser.error(f"there is no folder {folder}; pass one that run has written results to")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one line."""
+
+    def error(self, message: str) -> None:
+        self.exit(2, f"{self.prog}: error: {message}; see --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="The experiments of the book, by name.")
+    parser = _Parser(prog=PROGRAM, description="The experiments of the book, by name.")
     commands = parser.add_subparsers(required=True, metavar="list | run | report")
     command = commands.add_parser("list", help="every experiment, and what it answers")
     command.set_defaults(do=_list)
@@ -129,7 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("report", help="what was run and what it gave, beside the paper")
     command.add_argument("names", nargs="*", metavar="NAME", type=_argument(lambda name: find(name).name))
     command.add_argument("--profile", choices=PROFILES, help="default: both")
-    command.add_argument("--folder", type=Path, help="where results are; default: MON_RESULTS, or results/")
+    where = "where results are; default: MON_RESULTS, or results/"
+    command.add_argument("--folder", "--out", type=Path, metavar="FOLDER", help=where)
     command.set_defaults(do=_report)
     return parser
 

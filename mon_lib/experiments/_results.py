@@ -15,7 +15,7 @@ from ..training import History
 from ._files import default_folder
 from ._registry import EXPERIMENTS, PROFILES, Recipe, find
 
-__all__ = ["FORMAT", "read", "report", "results", "summary"]
+__all__ = ["FORMAT", "read", "report", "results", "show", "summary"]
 
 FORMAT = "mon_lib experiment 1"
 _TYPES = {
@@ -47,7 +47,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If the file is damaged, or is no result of an experiment. The message names it.
+        If the file is damaged or cannot be read, or is no result of an experiment. The message names it.
     """
     path = Path(path)
 
@@ -57,7 +57,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
         _check(data)
-    except (ValueError, TypeError, LookupError) as error:  # also what is neither JSON nor UTF-8
+    except (ValueError, TypeError, LookupError, OSError, RecursionError) as error:  # also what is neither JSON nor UTF-8
         raise ValueError(f"{path} is not a whole result of an experiment ({error}); restore it or move it away") from error
     return {**data, "file": path.name}
 
@@ -74,9 +74,11 @@ def _check(data: Any) -> None:
         raise ValueError(f"its profile is {data['profile']!r}")
     if datetime.datetime.fromisoformat(data["date"]).tzinfo is None:
         raise ValueError(f"its date, {data['date']}, has no time zone")
+    if lost := {"name", "train", "test"} - data["data"].keys():
+        raise ValueError(f"its data has no {min(lost)}")
     history = History.from_list(data["history"])
     epochs = data["recipe"]["epochs"]
-    if history.column("epoch") != list(range(1, epochs + 1)):
+    if len(history) != epochs or history.column("epoch") != list(range(1, len(history) + 1)):
         raise ValueError(f"its history does not have the {epochs} epochs of its recipe")
     if not 0.0 <= data["accuracy"] <= 1.0 or data["accuracy"] != history[-1].test_accuracy:
         raise ValueError(f"its accuracy, {data['accuracy']}, is not that of the last epoch")
@@ -103,15 +105,26 @@ def results(name: str | None = None, profile: str | None = None, folder: str | o
     Raises
     ------
     ValueError
-        If there is no such experiment or profile, or a file is damaged.
+        If there is no such experiment or profile, or a file is damaged: with a name one of that experiment, whose files are
+        the only ones that are then read.
     """
+    found = [read(path) for path in _paths(name, profile, folder)]
+    return sorted((r for r in found if name in (None, r["name"]) and profile in (None, r["profile"])), key=_age)
+
+
+def _paths(name: str | None, profile: str | None, folder: str | os.PathLike | None) -> list[Path]:
+    """The files to read: all, or those of one experiment, and then of one profile, by their names."""
     if name is not None:
         find(name)
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"profile = {profile!r} is not one of {', '.join(PROFILES)}")
     folder = default_folder() if folder is None else Path(folder).expanduser()
-    found = [read(path) for path in folder.glob("run-*.json" if name is None else f"run-{name}-*.json")]
-    return sorted((r for r in found if name in (None, r["name"]) and profile in (None, r["profile"])), key=_age)
+    paths = sorted(folder.glob("run-*.json"))
+    if name is None:
+        return paths
+    # cifar10-single-large is not cifar10-single: what follows the name has to be the profile and the seed.
+    own = re.compile(rf"run-{re.escape(name)}-({'|'.join(PROFILES) if profile is None else profile})-seed\d+-.*\.json")
+    return [path for path in paths if own.fullmatch(path.name)]
 
 
 def _age(result: Mapping[str, Any]) -> tuple:
@@ -147,9 +160,15 @@ def summary(
     ValueError
         As from `results`.
     """
+    names = None if names is None else list(names)
+    found = [result for name in ([None] if names is None else dict.fromkeys(names)) for result in results(name, profile, folder)]
+    return _summary(names, profile, found)
+
+
+def _summary(names: Sequence[str] | None, profile: str | None, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     wanted = [find(name) for name in (EXPERIMENTS if names is None else names)]
     groups: dict[tuple[str, str], dict[str, dict[int, dict]]] = {}
-    for result in results(None, profile, folder):
+    for result in found:
         what = json.dumps([result[part] for part in ("model", "parameters", "recipe", "data")], sort_keys=True)
         groups.setdefault((result["name"], result["profile"]), {}).setdefault(what, {})[result["seed"]] = result
     rows = []
@@ -184,10 +203,30 @@ def _over_seeds(runs: list[dict[str, Any]], recipe: Recipe) -> dict[str, Any]:
 
 
 def report(names: Sequence[str] | None = None, profile: str | None = None, folder: str | os.PathLike | None = None) -> None:
-    """Print what was run and what it gave, beside the accuracies of the paper; the arguments are those of `summary`."""
+    """Print what was run and what it gave, beside the accuracies of the paper; the arguments are those of `summary`.
+
+    Raises
+    ------
+    ValueError
+        As from `results`; if files are damaged, after the table of the others is printed.
+    """
+    if faults := show(names, profile, folder):
+        raise ValueError("; ".join(faults))
+
+
+def show(names: Sequence[str] | None, profile: str | None, folder: str | os.PathLike | None) -> list[str]:
+    """Print the table of the files that are whole, and return what is wrong with each of the others."""
+    names = None if names is None else list(names)
+    found, faults = [], []
+    for path in [path for name in ([None] if names is None else dict.fromkeys(names)) for path in _paths(name, profile, folder)]:
+        try:
+            found.append(read(path))
+        except ValueError as error:
+            faults.append(str(error))
+    found = sorted((r for r in found if profile in (None, r["profile"])), key=_age)
     header = ["experiment", "profile", "data", "seeds", "accuracy: mean (min to max)", "paper", "device", "date"]
     lines = [header]
-    for row in summary(names, profile, folder):
+    for row in _summary(names, profile, found):
         paper = "-" if row["paper"] is None else f"{row['paper']:.1%}"
         if not row["runs"]:
             lines.append([row["name"], row["profile"], "-", "-", "not run", paper, "-", "-"])
@@ -202,3 +241,4 @@ def report(names: Sequence[str] | None = None, profile: str | None = None, folde
     lines.insert(1, ["-" * width for width in widths])
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return faults

@@ -130,13 +130,15 @@ def check_device(device: torch.device | str | None) -> torch.device:
     Raises
     ------
     ValueError
-        If PyTorch has no such device here.
+        If PyTorch has no such device here, or can compute no gradient on it.
     """
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # AssertionError: a PyTorch without CUDA
+        x = torch.ones(2, 2, device=device, requires_grad=True)
+        (x @ x).sum().backward()
+        float(x.grad.sum())  # meta has shapes but no numbers
+    except (RuntimeError, AssertionError, ImportError) as error:  # the last two: a PyTorch without that device
         reason = str(error).partition("\n")[0]
         raise ValueError(f"device = {str(device)!r} cannot be used here ({reason}); use cpu, or cuda with a GPU") from error
     return torch.device(device)

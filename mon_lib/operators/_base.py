@@ -137,7 +137,7 @@ class Operator(ABC):
         return self.frozen().cayley_norm(alpha)
 
     def monotonicity(self) -> float:
-        """The smallest eigenvalue of the symmetric part of I - W; at least m, up to rounding."""
+        """The smallest eigenvalue of the symmetric part of I - W; at least m, up to rounding of ||I - W|| times eps."""
         return self.frozen().monotonicity()
 
     def resolvent(self, alpha: float) -> Resolvent:

@@ -16,7 +16,16 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["FastTransform", "Fourier", "MatrixTransform", "choose_transform", "symbol"]
+__all__ = [
+    "FastTransform",
+    "Fourier",
+    "MatrixTransform",
+    "check_transform",
+    "choices",
+    "choose_again",
+    "choose_transform",
+    "symbol",
+]
 
 
 def half(n: int) -> int:
@@ -172,6 +181,12 @@ class MatrixTransform(Fourier):
         return (y.reshape(-1, 2 * half(W)) @ back).reshape(b, n, H, W)
 
 
+def check_transform(transform: object) -> None:
+    """Raise TypeError unless it is None or a kind of `Fourier`."""
+    if transform is not None and not (isinstance(transform, type) and issubclass(transform, Fourier)):
+        raise TypeError(f"transform = {transform!r} is no transform; pass FastTransform, MatrixTransform or None to measure")
+
+
 _CHOICES: dict[tuple, type[Fourier]] = {}
 
 
@@ -185,6 +200,18 @@ def choose_transform(size: tuple[int, int], channels: int, dtype: torch.dtype, d
         candidates = (MatrixTransform, FastTransform)
         _CHOICES[key] = min(candidates, key=lambda kind: _seconds(kind(size, dtype, device), channels))
     return _CHOICES[key](size, dtype, device)
+
+
+def choices() -> list[list]:
+    """What has been chosen in this process, in plain values, for a checkpoint: two transforms differ in their rounding."""
+    return [[*size, n, str(dtype), str(device), kind.__name__] for (size, n, dtype, device), kind in _CHOICES.items()]
+
+
+def choose_again(listed: list[list]) -> None:
+    """Take over what `choices` said in another process."""
+    kinds = {kind.__name__: kind for kind in (MatrixTransform, FastTransform)}
+    for H, W, n, dtype, device, name in listed:
+        _CHOICES[((H, W), n, getattr(torch, dtype.removeprefix("torch.")), torch.device(device))] = kinds[name]
 
 
 def _seconds(fourier: Fourier, channels: int) -> float:

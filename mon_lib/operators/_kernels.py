@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ._norms import unit
+
 __all__ = ["check_kernel", "check_size", "new_kernel", "positive_raw", "root", "scaled", "skew_kernel"]
 
 
@@ -23,7 +25,7 @@ def check_size(size) -> tuple[int, int]:
     return int(size[0]), int(size[1])
 
 
-def check_kernel(kernel_size: int, size: tuple[int, int]) -> int:
+def check_kernel(kernel_size: int, size: tuple[int, int], what: str = "image") -> int:
     """Return the width k of a kernel.
 
     Raises
@@ -35,7 +37,7 @@ def check_kernel(kernel_size: int, size: tuple[int, int]) -> int:
         raise ValueError(f"kernel_size = {kernel_size} has no central pixel; use an odd number, for instance 3")
     if kernel_size > min(size):
         raise ValueError(
-            f"kernel_size = {kernel_size} is wider than the image, {size[0]} x {size[1]}, and would meet itself; "
+            f"kernel_size = {kernel_size} is wider than the {what}, {size[0]} x {size[1]}, and would meet itself; "
             f"use an odd number up to {min(size)}"
         )
     return int(kernel_size)
@@ -58,8 +60,8 @@ def root(g: Tensor) -> Tensor:
 
 
 def scaled(kernel: Tensor, factor: Tensor) -> Tensor:
-    """factor kernel/||kernel||; a zero kernel stays zero, with finite gradients, instead of becoming 0/0."""
-    return factor * (kernel / kernel.norm().clamp_min(torch.finfo(kernel.dtype).eps))
+    """factor kernel/||kernel||."""
+    return factor * unit(kernel)
 
 
 def skew_kernel(B: Tensor, diagonal: float) -> Tensor:

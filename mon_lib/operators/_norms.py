@@ -9,7 +9,27 @@ from torch import Tensor
 
 from ._base import full_precision
 
-__all__ = ["lanczos", "largest_singular_value", "norm_bounds"]
+__all__ = ["inverse", "lanczos", "largest_singular_value", "norm_bounds", "solution", "unit"]
+
+
+def unit(kernel: Tensor) -> Tensor:
+    """kernel/||kernel|| by the Frobenius norm, at every scale of the kernel; a zero kernel stays zero, with finite gradients."""
+    largest = kernel.detach().abs().max()  # squares of what is divided by it neither overflow nor vanish
+    scaled = kernel / torch.where(largest > 0, largest, 1.0)
+    norm = torch.linalg.vector_norm(scaled)
+    return scaled / torch.where(norm > 0, norm, 1.0)
+
+
+def inverse(blocks: Tensor) -> Tensor:
+    """The inverse of each block, NaN where it is numerically singular, so that a solve says that it overflowed."""
+    found, info = torch.linalg.inv_ex(blocks)
+    return torch.where((info == 0)[..., None, None], found, torch.nan)
+
+
+def solution(blocks: Tensor, right: Tensor) -> Tensor:
+    """blocks^-1 right for each block, NaN where it is numerically singular."""
+    found, info = torch.linalg.solve_ex(blocks, right)
+    return torch.where((info == 0)[..., None, None], found, torch.nan)
 
 
 @full_precision

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ._base import full_precision
 from ._fourier import Fourier
-from ._parts import in_parts
+from ._norms import inverse, solution
+from ._parts import empty, in_parts
 from ._tiers import Layout, Tier
 
 __all__ = ["multiply", "operator_blocks", "resolvent_blocks", "solve_block", "sweep"]
@@ -36,14 +37,14 @@ def solve_block(tier: Tier, unstrided: Tensor, S: Tensor | None, alpha: float) -
     """
     n = unstrided.shape[-1]
     P = (1.0 + alpha) * torch.eye(n, dtype=unstrided.dtype, device=unstrided.device) - alpha * unstrided
-    inverse = tier.merge(torch.linalg.inv(P))
+    within = tier.merge(inverse(P))
     if S is None:
-        return inverse, None
-    right = S @ inverse
-    left = inverse @ S.mH
+        return within, None
+    right = S @ within
+    left = within @ S.mH
     K = torch.eye(S.shape[1], dtype=S.dtype, device=S.device) + alpha * (S @ left)
-    image = torch.linalg.solve(K, right)  # also S times the inverse: I - alpha S P^-1 S* K^-1 = K^-1
-    return inverse - alpha * (left @ image), image
+    image = solution(K, right)  # also S times the inverse: I - alpha S P^-1 S* K^-1 = K^-1
+    return within - alpha * (left @ image), image
 
 
 def sweep(tiers: list[Tier], transforms: list[Fourier], blocks: list[Tensor], parts: list[Tensor], adjoint: bool) -> list[Tensor]:
@@ -87,8 +88,8 @@ def resolvent_blocks(tiers: list[Tier], symbols, alpha: float) -> list[Tensor]:
     """
     blocks = []
     for i, (tier, (unstrided, A, S)) in enumerate(zip(tiers, symbols, strict=True)):
-        inverse, image = solve_block(tier, unstrided, S, alpha)
-        block = inverse if image is None else torch.cat([inverse, image], 1)
+        within, image = solve_block(tier, unstrided, S, alpha)
+        block = within if image is None else torch.cat([within, image], 1)
         if i:
             block = torch.cat([block, -2.0 * alpha * (block @ tier.merge(A).mH)], 2)
         blocks.append(block)
@@ -99,7 +100,7 @@ def resolvent_blocks(tiers: list[Tier], symbols, alpha: float) -> list[Tensor]:
 def multiply(layout: Layout, tiers, transforms, blocks: list[Tensor], z: Tensor, adjoint: bool) -> Tensor:
     """The operator with these blocks, or its transpose, applied to packed states."""
     if z.shape[0] == 0:
-        return z.new_zeros(z.shape)
+        return empty(z, blocks)
 
     def product(part, matrices):
         return layout.pack(sweep(tiers, transforms, matrices, layout.split(part), adjoint))

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step, full_precision
-from ._fourier import Fourier, choose_transform, half, symbol
+from ._fourier import Fourier, check_transform, choose_transform, half, symbol
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
-from ._norms import largest_singular_value, norm_bounds
-from ._parts import in_parts
+from ._norms import inverse, largest_singular_value, norm_bounds
+from ._parts import empty, in_parts
 
 __all__ = ["Convolution", "FrozenConvolution"]
 
@@ -64,6 +64,7 @@ class Convolution(MonotoneOperator):
         if int(channels) != channels or channels < 1:
             raise ValueError(f"channels = {channels} is not a number of channels; it must be a positive integer")
         size, n = check_size(size), int(channels)
+        check_transform(transform)
         self.kernel_size = check_kernel(kernel_size, size)
         super().__init__((n, *size), m)
         self.size, self.channels, self.transform = size, n, transform
@@ -118,7 +119,7 @@ class Convolution(MonotoneOperator):
 def multiply(fourier: Fourier, blocks: Tensor, z: Tensor, adjoint: bool) -> Tensor:
     """The convolution with these matrices, or its transpose, applied to ``(batch, channels, H, W)``."""
     if z.shape[0] == 0:
-        return z.new_zeros(z.shape)
+        return empty(z, [blocks])
     return in_parts(
         lambda part, matrices: fourier.apply(matrices[0], part, adjoint),
         z,
@@ -179,11 +180,9 @@ class FrozenConvolution(FrozenOperator):
     def resolvent(self, alpha: float) -> Resolvent:
         alpha = check_step(alpha)
         with torch.no_grad():
-            inverse = self._memo.get(alpha, lambda: torch.linalg.inv(self._shifted(alpha)))
+            blocks = self._memo.get(alpha, lambda: inverse(self._shifted(alpha)))
         check = partial(check_state, state_shape=self.state_shape, dtype=self.dtype, name="x")
-        return Resolvent(
-            alpha, partial(self._apply, inverse, self._flipped), partial(self._apply, inverse, not self._flipped), check
-        )
+        return Resolvent(alpha, partial(self._apply, blocks, self._flipped), partial(self._apply, blocks, not self._flipped), check)
 
     def lipschitz(self) -> float:
         """L = max over the frequencies of ||I - W_f||_2, exact to rounding."""
@@ -210,7 +209,7 @@ class FrozenConvolution(FrozenOperator):
 
     @full_precision
     def cayley_norm(self, alpha: float) -> float:
-        return largest_singular_value(2.0 * torch.linalg.inv(self._shifted(check_step(alpha))) - self._identity())
+        return largest_singular_value(2.0 * inverse(self._shifted(check_step(alpha))) - self._identity())
 
     @full_precision
     def monotonicity(self) -> float:

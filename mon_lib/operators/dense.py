@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 
 from ..errors import NotMonotoneError
 from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step, full_precision
+from ._norms import inverse, unit
 
 __all__ = ["Dense", "FrozenDense"]
 
@@ -119,8 +120,7 @@ class Dense(MonotoneOperator):
         eye = torch.eye(self.A.shape[0], dtype=self.A.dtype, device=self.A.device)
         A, B, g, h = self.A, self.B, 1.0, 1.0
         if self.normalised:
-            floor = torch.finfo(A.dtype).eps  # A = 0 and B = 0 stay 0, with finite gradients, instead of becoming 0/0
-            A, B, g, h = A / A.norm().clamp_min(floor), B / B.norm().clamp_min(floor), self.g, self.h
+            A, B, g, h = unit(A), unit(B), self.g, self.h
         gram, skew = g * (A.T @ A), h * (B - B.T)
         return (1.0 - self.m) * eye - gram + skew
 
@@ -189,17 +189,17 @@ class FrozenDense(FrozenOperator):
         """(I + alpha (I - W))^-1, computed once for each alpha and shared with the transpose."""
 
         def invert():
-            inverse = torch.linalg.inv(self._shifted(alpha))
-            return inverse.T if self._flipped else inverse
+            found = inverse(self._shifted(alpha))
+            return found.T if self._flipped else found
 
-        inverse = self._inverses.get(alpha, invert)
-        return inverse.T if self._flipped else inverse
+        kept = self._inverses.get(alpha, invert)
+        return kept.T if self._flipped else kept
 
     def resolvent(self, alpha: float) -> Resolvent:
         alpha = check_step(alpha)
-        inverse = self._inverse(alpha)
+        matrix = self._inverse(alpha)
         check = partial(check_state, state_shape=self.state_shape, dtype=self.dtype, name="x")
-        return Resolvent(alpha, full_precision(lambda x: x @ inverse.T), full_precision(lambda x: x @ inverse), check)
+        return Resolvent(alpha, full_precision(lambda x: x @ matrix.T), full_precision(lambda x: x @ matrix), check)
 
     def lipschitz(self) -> float:
         eye = torch.eye(self.matrix.shape[0], dtype=self.dtype, device=self.device)

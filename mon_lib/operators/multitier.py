@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step, full_precision
-from ._fourier import Fourier, choose_transform
+from ._fourier import Fourier, check_transform, choose_transform
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
 from ._norms import lanczos
 from ._substitution import multiply, operator_blocks, resolvent_blocks
@@ -92,12 +92,13 @@ class MultiTier(MonotoneOperator):
             raise ValueError(
                 f"channels = {channels!r}; pass a positive integer for each of two or more tiers, for instance (16, 32, 60)"
             )
+        check_transform(transform)
         if int(stride) != stride or stride < 1:
             raise ValueError(f"stride = {stride} must be a positive integer, for instance 2")
         if int(border) != border or border < 0:
             raise ValueError(f"border = {border} must be a whole number of pixels, at least 0")
         layout = Layout(tuple(int(n) for n in counts), check_size(size), int(border), int(stride))
-        self.kernel_size = check_kernel(kernel_size, layout.sizes[-1])
+        self.kernel_size = check_kernel(kernel_size, layout.sizes[-1], "last tier")
         super().__init__((sum(layout.lengths),), m)
         self.layout, self.transform, k = layout, transform, self.kernel_size
         pairs = list(zip(layout.channels, layout.channels[1:], strict=False))
@@ -129,13 +130,16 @@ class MultiTier(MonotoneOperator):
         """
         tiers = list(tiers)
         shapes = [(n, *size) for n, size in zip(self.channels, self.sizes, strict=True)]
-        if [tuple(t.shape[1:]) for t in tiers] != shapes:
-            raise ValueError(f"the tiers have shapes {[tuple(t.shape) for t in tiers]}; expected (batch, *s) for s in {shapes}")
+        found = [tuple(t.shape) if isinstance(t, Tensor) else type(t).__name__ for t in tiers]
+        if [f[1:] for f in found] != shapes or len({f[0] for f in found}) != 1:
+            raise ValueError(f"the tiers have shapes {found}; expected (batch, *s) for s in {shapes}, with one batch for all")
         return self.layout.pack(tiers)
 
     def interior(self, width: int | None = None) -> Tensor:
         """Which entries of a packed state lie inside a border of this width in every tier: bool, ``(n,)``."""
         width, masks = self.layout.border if width is None else width, []
+        if not isinstance(width, int) or width < 0:
+            raise ValueError(f"width = {width!r} must be a whole number of pixels, at least 0")
         for n, (H, W) in zip(self.channels, self.sizes, strict=True):
             mask = torch.zeros(1, n, H, W, dtype=torch.bool, device=self.device)
             mask[:, :, width : H - width, width : W - width] = True
@@ -184,6 +188,18 @@ class MultiTier(MonotoneOperator):
         with torch.no_grad():
             tiers = self._tiers()
             return FrozenMultiTier(self.layout, self.m, tiers, self._transforms(tiers), self._symbols(tiers))
+
+    def lipschitz(self) -> float:
+        """An upper bound on L, a percent above it at most (see `FrozenMultiTier`)."""
+        return super().lipschitz()
+
+    def forward_norm(self, alpha: float) -> float:
+        """||I - alpha (I - W)||_2 or up to a percent more (see `FrozenMultiTier`)."""
+        return super().forward_norm(alpha)
+
+    def cayley_norm(self, alpha: float) -> float:
+        """||C_alpha||_2 or up to a percent more (see `FrozenMultiTier`)."""
+        return super().cayley_norm(alpha)
 
     def extra_repr(self) -> str:
         layout = self.layout

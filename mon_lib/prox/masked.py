@@ -15,7 +15,7 @@ __all__ = ["Masked"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Masked(Activation):
-    """The activation where a mask is true, zero elsewhere.
+    """The activation where a mask is true, zero elsewhere (outside a graph a NaN may stay one, wherever it is).
 
     Like `Border` it is the prox of f plus the indicator of {z = 0 where the mask is false}, for states that are not one
     picture, such as the packed state of `mon_lib.operators.MultiTier` with its `interior`. Source: MON 4.2 (MON-PAD).

@@ -16,7 +16,7 @@ from ..prox import as_activation
 from ._loop import solve_in_parts
 from ._problem import Problem, Solution, Status
 
-__all__ = ["Iteration", "Solver"]
+__all__ = ["Iteration", "Solver", "check_precision"]
 
 
 class Iteration(ABC):
@@ -109,8 +109,7 @@ def _usable(operator: Operator) -> FrozenOperator:
     """The operator at today's weights, or an error that says why no solve is possible with them."""
     if not isinstance(operator, Operator):
         raise TypeError(f"operator is a {type(operator).__name__}; pass a mon_lib.operators object, for instance Dense(87)")
-    if operator.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"W is {operator.dtype}, which cannot certify a solve; keep W in float32 and use torch.autocast")
+    check_precision(operator)
     with torch.autocast(operator.device.type, enabled=False):
         frozen = operator.frozen()
         lipschitz = frozen.lipschitz_bound()
@@ -120,6 +119,12 @@ def _usable(operator: Operator) -> FrozenOperator:
             "(after training: lower the learning rate)"
         )
     return frozen
+
+
+def check_precision(operator: Operator) -> None:
+    """Raise TypeError unless the weights are in a format that can certify a solve."""
+    if operator.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"W is {operator.dtype}, which cannot certify a solve; keep W in float32 and use torch.autocast")
 
 
 def _checked(x: Tensor, operator: Operator, name: str) -> Tensor:
@@ -141,9 +146,11 @@ def _explain(solver, problem: Problem, solution: Solution) -> str:
         f"in {solution.steps} steps (alpha = {alpha:.4g}, worst relative error bound {worst:.3g}). "
     )
     if solution.status is Status.ROUNDING:
+        wider = "" if problem.bias.dtype == torch.float64 else "use float64, "
+        looser = f"a tol above {2 * worst:.2g}, " if 2 * worst < 0.5 else ""
         return head + (
             f"{problem.bias.dtype} cannot certify this tolerance for L/m = {lipschitz / m:.3g}; "
-            f"use float64 or a tol above {2 * worst:.2g}."
+            f"{wider}{'or ' if wider and looser else ''}{looser}or make L/m smaller: a larger m, or smaller weights."
         )
     if (doubt := solver.doubt(problem)) is not None:
         return head + doubt

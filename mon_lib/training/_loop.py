@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from ..data import Images, batches
 from ..equilibrium import Equilibrium
+from ..operators._fourier import choices, choose_again
 from ..stepsize import Fixed, Halving
 from ._checkpoint import CheckpointError, describe, read, write
 from ._history import Epoch, History
@@ -240,6 +241,7 @@ class _Run:
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "random": random,
+            "transforms": choices(),
             "history": self.history.to_list(),
         }
 
@@ -247,6 +249,7 @@ class _Run:
         """The inverse of `state`."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
+        choose_again(state.get("transforms", []))
         random = state["random"]
         torch.set_rng_state(random["torch"])
         self.order.set_state(random["order"])

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, pad
 
-from mon_lib import Equilibrium, operators, prox, splitting, stepsize
-from mon_lib.operators import _fourier, _parts
+from mon_lib import ConvergenceError, Equilibrium, operators, prox, splitting, stepsize
+from mon_lib.operators import _fourier, _norms, _parts
 from tests.problems import F64, generator, losses_of_training, reference
 
 TRANSFORMS = [operators.FastTransform, operators.MatrixTransform]
@@ -348,3 +348,56 @@ def test_constants_made_in_inference_mode_serve_training():
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         operators.Convolution(**{"channels": 2, "size": (5, 6), **arguments})
+
+
+def test_the_scale_of_a_kernel_does_not_matter():
+    """Its square may overflow or vanish; a zero kernel stays zero, and so do its gradients finite."""
+    W = make(2, (5, 4), dtype=torch.float32)
+    before = W.to_dense().detach()
+    with torch.no_grad():
+        W.A.mul_(2.0**100)
+        W.B.mul_(2.0**-100)
+    torch.testing.assert_close(
+        W.to_dense().detach(), before, rtol=0, atol=4 * torch.finfo(torch.float32).eps * float(before.abs().max())
+    )
+    with torch.no_grad():
+        W.B.zero_()
+    W(randn(2, 2, 5, 4, dtype=torch.float32)).sum().backward()
+    assert bool(torch.isfinite(W.B.grad).all()) and float(W.B.grad.abs().max()) < 1e3
+
+
+def test_singular_blocks_have_no_inverse_and_raise_nothing():
+    blocks = torch.stack([torch.eye(2, dtype=F64), torch.zeros(2, 2, dtype=F64)])
+    for found in (_norms.inverse(blocks), _norms.solution(blocks, blocks[:1].expand(2, 2, 2))):
+        assert torch.equal(found[0], blocks[0]) and bool(found[1].isnan().all())
+
+
+def test_runaway_weights_end_as_a_failed_solve():
+    """I + alpha(I - W) loses its identity to rounding; that is no answer, and no error of another kind."""
+    torch.manual_seed(0)
+    W = operators.MultiTier((2, 3), (10, 14), border=1)
+    with torch.no_grad():
+        W.h.fill_(1e8)
+    with pytest.raises(ConvergenceError):
+        splitting.PeacemanRachford(max_steps=20).solve(W, torch.ones(1, *W.state_shape), prox.ReLU())
+
+
+def test_an_empty_batch_has_gradients_of_zero():
+    W = make(2, (4, 5))
+    W(randn(0, 2, 4, 5)).sum().backward()
+    assert all(not bool(p.grad.any()) for p in W.parameters())
+
+
+def test_a_transform_is_a_class():
+    with pytest.raises(TypeError, match="transform = 'fft' is no transform"):
+        operators.Convolution(2, (4, 4), transform="fft")
+
+
+def test_choices_travel_with_a_checkpoint(monkeypatch):
+    monkeypatch.setattr(_fourier, "_CHOICES", {})
+    chosen = _fourier.choose_transform((6, 5), 3, F64, torch.device("cpu"))
+    listed = _fourier.choices()
+    other = next(kind for kind in TRANSFORMS if kind is not type(chosen))
+    listed[0][-1] = other.__name__
+    _fourier.choose_again(listed)
+    assert type(_fourier.choose_transform((6, 5), 3, F64, torch.device("cpu"))) is other

@@ -229,7 +229,7 @@ def test_the_geometry_of_table_d1():
         ({"size": (33, 34), "border": 1}, "nearest sizes that fit are 30 x 34 and 34 x 34"),
         ({"size": (3, 3)}, "nearest sizes that fit are 4 x 4"),
         ({"border": 1, "stride": 3}, "border = 1 does not fit stride = 3.*border=3"),
-        ({"size": (8, 8)}, "kernel_size = 3 is wider than the image, 2 x 2"),
+        ({"size": (8, 8)}, "kernel_size = 3 is wider than the last tier, 2 x 2"),
         ({"channels": (3,)}, r"channels = \(3,\)"),
         ({"channels": 3}, "channels = 3"),
         ({"channels": (3, 0)}, "channels"),
@@ -253,6 +253,13 @@ def test_split_and_pack():
     assert torch.equal(W.pack(tiers), z)
     with pytest.raises(ValueError, match="expected"):
         W.pack(tiers[::-1])
+    with pytest.raises(ValueError, match="one batch for all"):
+        W.pack([tiers[0][:1], *tiers[1:]])
+    with pytest.raises(ValueError, match="'NoneType'"):
+        W.pack([None, *tiers[1:]])
+    for width in (-1, 1.5):
+        with pytest.raises(ValueError, match=f"width = {width}"):
+            W.interior(width)
     with pytest.raises(ValueError, match="shape"):
         W.split(z[:, 1:])
     inside = W.split(W.interior()[None].to(F64))
