@@ -146,7 +146,7 @@ def test_copies_and_state_dict_give_the_same_network(make):
         (lambda: FullyConnectedMON(classes=2.0), r"classes = 2\.0"),
         (lambda: FullyConnectedMON(m=0.0), r"m = 0\.0"),
         (lambda: MLP(widths=(10, 0)), r"widths\[1\] = 0"),
-        (lambda: MLP.matching(50), r"widths\[0\] = 0"),
+        (lambda: MLP.matching(50), r"parameters = 50 must be an integer, at least 805"),
     ],
 )
 def test_senseless_sizes_are_named(make, message):
@@ -458,3 +458,10 @@ def test_other_images_and_activations_are_refused(make):
         make(activation=nn.GELU())
     with pytest.raises(TypeError, match="solver"):
         make(solver=PeacemanRachford)
+
+
+@pytest.mark.parametrize("parameters", [-3, 0, 804, 1e4, True])
+def test_an_explicit_network_of_no_size_is_refused(parameters):
+    with pytest.raises(ValueError, match=r"parameters = .* must be an integer, at least 805: so many has one unit"):
+        MLP.matching(parameters)
+    assert MLP.matching(805)[1].out_features == 1

@@ -1,7 +1,8 @@
 """The models of the papers' experiments and their baselines."""
 
 from .classifiers import MLP, FullyConnectedMON, count_parameters
-from .convolutional import CNN, ConvolutionalMON, MultiTierMON
+from .cnn import CNN
+from .convolutional import ConvolutionalMON, MultiTierMON
 from .table_d1 import TABLE_D1, Architecture
 
 __all__ = [

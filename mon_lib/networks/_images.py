@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Injection", "check_multiple", "pair"]
+__all__ = ["Injection", "check_images", "check_multiple", "pair"]
 
 
 def pair(image_size: int | tuple[int, int]) -> tuple[int, int]:
@@ -14,6 +14,13 @@ def pair(image_size: int | tuple[int, int]) -> tuple[int, int]:
     if len(size) != 2 or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in size):
         raise ValueError(f"image_size = {image_size!r} must be a positive integer or a pair (H, W) of them")
     return size
+
+
+def check_images(x: Tensor, shape: tuple[int, int, int]) -> None:
+    """Raise unless x is a batch of images of this shape."""
+    if not isinstance(x, Tensor) or x.ndim != 4 or x.shape[1:] != shape:
+        found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x has shape {found}; this network is for images of shape (batch, {', '.join(map(str, shape))})")
 
 
 def check_multiple(size: tuple[int, int], whole: int, reason: str, remedy: str = "") -> None:
@@ -50,9 +57,7 @@ class Injection(nn.Conv2d):
         self.image_size, self.border, self.length = image_size, kernel_size // 2, length
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim != 4 or x.shape[1:] != (self.in_channels, *self.image_size):
-            expected = ", ".join(map(str, (self.in_channels, *self.image_size)))
-            raise ValueError(f"x has shape {tuple(x.shape)}; this network is for images of shape (batch, {expected})")
+        check_images(x, (self.in_channels, *self.image_size))
         bias = F.pad(super().forward(x), (self.border,) * 4)
         if self.length is None:
             return bias

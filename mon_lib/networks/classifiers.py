@@ -126,6 +126,15 @@ class MLP(nn.Sequential):
         """One hidden layer, as wide as brings the number of parameters closest to `parameters`.
 
         Against the 84,313 of `FullyConnectedMON` it is 106 units wide and has 33 fewer.
+
+        Raises
+        ------
+        ValueError
+            If one unit alone has more parameters, or a size is not a positive integer.
         """
+        _positive(in_features=in_features, classes=classes)
+        least = in_features + 1 + 2 * classes
+        if isinstance(parameters, bool) or not isinstance(parameters, int) or parameters < least:
+            raise ValueError(f"parameters = {parameters!r} must be an integer, at least {least}: so many has one unit")
         width = round((parameters - classes) / (in_features + 1 + classes))
         return cls(in_features, (width,), classes)
