@@ -146,11 +146,10 @@ def _explain(solver, problem: Problem, solution: Solution) -> str:
         f"in {solution.steps} steps (alpha = {alpha:.4g}, worst relative error bound {worst:.3g}). "
     )
     if solution.status is Status.ROUNDING:
-        wider = "" if problem.bias.dtype == torch.float64 else "use float64, "
-        looser = f"a tol above {2 * worst:.2g}, " if 2 * worst < 0.5 else ""
+        remedies = [] if problem.bias.dtype == torch.float64 else ["float64"]
+        remedies.append(f"a tol above {2 * worst:.2g}" if 2 * worst < 0.5 else "a smaller L/m (a larger m, or smaller weights)")
         return head + (
-            f"{problem.bias.dtype} cannot certify this tolerance for L/m = {lipschitz / m:.3g}; "
-            f"{wider}{'or ' if wider and looser else ''}{looser}or make L/m smaller: a larger m, or smaller weights."
+            f"{problem.bias.dtype} cannot certify this tolerance for L/m = {lipschitz / m:.3g}; use {' or '.join(remedies)}."
         )
     if (doubt := solver.doubt(problem)) is not None:
         return head + doubt
