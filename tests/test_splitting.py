@@ -251,13 +251,10 @@ def test_a_floor_of_rounding_is_called_one():
 
 
 def test_advice_that_cannot_be_followed_is_not_given():
-    """With L/m beyond what float64 holds no tol below one is certified, and there is no wider format."""
-    torch.manual_seed(0)
-    W = operators.Dense(4, 1.0, dtype=F64)
-    with torch.no_grad():
-        W.g_raw.fill_(1e30)
+    """With L/m = 1e16 not even half of ||z|| is certified in float64, and there is no wider format."""
+    W = operators.Dense(8, 1e-16, dtype=F64)
     with pytest.raises(ConvergenceError, match=r"float64 cannot certify .* use a smaller L/m \(a larger m, or smaller weights\)"):
-        PeacemanRachford().solve(W, random_bias(n=4), prox.ReLU())
+        PeacemanRachford(alpha=1.0).solve(W, random_bias(), prox.ReLU())
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e25])
