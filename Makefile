@@ -5,8 +5,11 @@
 # MON_PROFILE=smoke|cpu|gpu sets the size of the notebooks in `make book`; without it: gpu where CUDA is there, else cpu.
 
 # Matrices of a few dozen rows: a second thread costs more than it gives, and very much more where the cores are shared.
+# numba, which quantecon imports, would set the number of threads of the whole process back to that of the cores.
 OMP_NUM_THREADS ?= 1
+NUMBA_NUM_THREADS ?= $(OMP_NUM_THREADS)
 book test: export OMP_NUM_THREADS := $(OMP_NUM_THREADS)
+book test: export NUMBA_NUM_THREADS := $(NUMBA_NUM_THREADS)
 
 PYTHON ?= python3
 PORT ?= 8000
