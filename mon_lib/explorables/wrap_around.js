@@ -10,7 +10,7 @@ export default {
     const keep = (q) => q.map((v) => clamp(v, 0, SIZE - 1));
     state.handle("at", { label: "input pixel", keep });
     ui.slider("border", { label: "border w", min: 0, max: WIDEST, step: 1, digits: 0 });
-    ui.slider("k", { label: "kernel k", min: 1, max: 5, step: 2, digits: 0 });
+    ui.slider("k", { label: "kernel k", min: 3, max: 5, step: 2, digits: 0 });
     ui.slider("h", { label: "drift h", min: -3, max: 3, step: 0.1, digits: 1 });
 
     // Squares of SIZE x SIZE values, the strength as opacity.

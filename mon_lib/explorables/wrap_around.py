@@ -21,7 +21,7 @@ class WrapAround(Explorable):
     border : int
         Width w of the border, 0 to 2.
     k : int
-        Width of the kernels of A and B: 1, 3 or 5.
+        Width of the kernels of A and B: 3 or 5 (with 1 there is no skew part, and nothing drifts).
     h : float
         Size of the skew part, by which the response drifts to the right (left where it is negative).
     at : list of two floats
@@ -29,6 +29,6 @@ class WrapAround(Explorable):
     """
 
     border = traitlets.Int(0, min=0, max=2).tag(sync=True)
-    k = traitlets.Enum([1, 3, 5], default_value=3).tag(sync=True)
+    k = traitlets.Enum([3, 5], default_value=3).tag(sync=True)
     h = traitlets.Float(1.5).tag(sync=True)
     at = traitlets.List(traitlets.Float(), default_value=[9.0, 6.0], minlen=2, maxlen=2).tag(sync=True)
