@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ._base import full_precision
 
-__all__ = ["empty", "in_parts", "samples_per_part"]
+__all__ = ["in_parts", "samples_per_part"]
 
 PART_BYTES = 6 << 20  # a part of the batch that stays in a processor's last cache through all stages
 
@@ -41,17 +41,14 @@ def in_parts(product: Callable, x: Tensor, blocks: list[Tensor], pull: Callable 
         ``pull(part, blocks, v, wanted)`` are the gradients with respect to the part and the blocks, None where `wanted`, one
         bool for each of them, is false. By default autograd finds them.
     """
+    if len(x) == 0:  # transforms refuse it; its gradients are zeros, as for any other layer
+        return x + sum(block.real.sum() for block in blocks) * 0.0
     size = samples_per_part(x)
     if len(x) <= size:
         return product(x, blocks)
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *blocks)):
         return _Product.apply(product, pull or _by_autograd(product), size, x, *blocks)
     return _forward(product, x, blocks, size)
-
-
-def empty(x: Tensor, blocks: list[Tensor]) -> Tensor:
-    """The product with a batch of no samples; its gradients are zeros, as for any other layer."""
-    return x + sum(block.real.sum() for block in blocks) * 0.0
 
 
 def _forward(product, x: Tensor, blocks, size: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from ._base import full_precision
 from ._fourier import Fourier
 from ._norms import inverse, solution
-from ._parts import empty, in_parts
+from ._parts import in_parts
 from ._tiers import Layout, Tier
 
 __all__ = ["multiply", "operator_blocks", "resolvent_blocks", "solve_block", "sweep"]
@@ -99,8 +99,6 @@ def resolvent_blocks(tiers: list[Tier], symbols, alpha: float) -> list[Tensor]:
 @full_precision
 def multiply(layout: Layout, tiers, transforms, blocks: list[Tensor], z: Tensor, adjoint: bool) -> Tensor:
     """The operator with these blocks, or its transpose, applied to packed states."""
-    if z.shape[0] == 0:
-        return empty(z, blocks)
 
     def product(part, matrices):
         return layout.pack(sweep(tiers, transforms, matrices, layout.split(part), adjoint))

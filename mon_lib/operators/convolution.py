@@ -13,7 +13,7 @@ from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_stat
 from ._fourier import Fourier, check_transform, choose_transform, half, symbol
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
 from ._norms import inverse, largest_singular_value, norm_bounds
-from ._parts import empty, in_parts
+from ._parts import in_parts
 
 __all__ = ["Convolution", "FrozenConvolution"]
 
@@ -118,8 +118,6 @@ class Convolution(MonotoneOperator):
 @full_precision
 def multiply(fourier: Fourier, blocks: Tensor, z: Tensor, adjoint: bool) -> Tensor:
     """The convolution with these matrices, or its transpose, applied to ``(batch, channels, H, W)``."""
-    if z.shape[0] == 0:
-        return empty(z, [blocks])
     return in_parts(
         lambda part, matrices: fourier.apply(matrices[0], part, adjoint),
         z,
