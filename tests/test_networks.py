@@ -408,6 +408,26 @@ def test_the_smallest_explicit_network_has_one_channel():
     assert smallest[0].out_channels == 1 and count_parameters(smallest) == 530
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FullyConnectedMON(64, 4, 3),
+        lambda: MLP(64, (4,), 3),
+        lambda: CNN(1, 8, 3, 3),
+        lambda: ConvolutionalMON(1, 8, 3, 3),
+        lambda: MultiTierMON(1, 8, (2, 2), 3),
+    ],
+)
+def test_input_of_another_dtype_is_refused_with_the_remedy(make):
+    net, x = make(), torch.rand(2, 1, 8, 8)
+    with pytest.raises(TypeError, match=r"float64.*pass x\.to\(torch\.float32\)"):
+        net(x.double())
+    with pytest.raises(TypeError, match=r"uint8.* / 255"):
+        net((255 * x).to(torch.uint8))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert bool(torch.isfinite(net(x.bfloat16())).all())
+
+
 @pytest.mark.parametrize("shape", [(4, 1, 8, 4), (4, 2, 8, 8), (4, 2, 4, 8), (2, 8, 4), (64,)])
 def test_the_explicit_network_refuses_other_images(shape):
     with pytest.raises(ValueError, match=r"x has shape .*; this network is for images of shape \(batch, 2, 8, 4\)"):

@@ -186,7 +186,8 @@ def _seed(text: str) -> int:
     try:
         seed = int(text)
     except ValueError:
-        raise ValueError(f"seed {text!r} is not an integer") from None
+        hint = "; names of experiments go before --seeds" if text in EXPERIMENTS else ""
+        raise ValueError(f"seed {text!r} is not an integer{hint}") from None
     return check_seeds([seed])[0]
 
 

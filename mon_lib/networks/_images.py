@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Injection", "check_images", "check_multiple", "pair"]
+__all__ = ["Injection", "check_dtype", "check_images", "check_multiple", "pair"]
 
 
 def pair(image_size: int | tuple[int, int]) -> tuple[int, int]:
@@ -16,11 +17,22 @@ def pair(image_size: int | tuple[int, int]) -> tuple[int, int]:
     return size
 
 
-def check_images(x: Tensor, shape: tuple[int, int, int]) -> None:
-    """Raise unless x is a batch of images of this shape."""
+def check_dtype(x: Tensor, like: Tensor) -> None:
+    """Raise a TypeError unless x has the dtype of the weights; under autocast a layer sees to that itself."""
+    if x.dtype == like.dtype or (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
+        return
+    remedy = f"pass x.to({like.dtype})"
+    if x.dtype == torch.uint8:
+        remedy += " / 255, which is what mon_lib.data.load gives"
+    raise TypeError(f"x has dtype {x.dtype} and this network's weights have {like.dtype}; {remedy}, or move the network with .to(...)")
+
+
+def check_images(x: Tensor, shape: tuple[int, int, int], like: Tensor) -> None:
+    """Raise unless x is a batch of images of this shape, in the dtype of the weights `like`."""
     if not isinstance(x, Tensor) or x.ndim != 4 or x.shape[1:] != shape:
         found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"x has shape {found}; this network is for images of shape (batch, {', '.join(map(str, shape))})")
+    check_dtype(x, like)
 
 
 def check_multiple(size: tuple[int, int], whole: int, reason: str, remedy: str = "") -> None:
@@ -57,7 +69,7 @@ class Injection(nn.Conv2d):
         self.image_size, self.border, self.length = image_size, kernel_size // 2, length
 
     def forward(self, x: Tensor) -> Tensor:
-        check_images(x, (self.in_channels, *self.image_size))
+        check_images(x, (self.in_channels, *self.image_size), self.weight)
         bias = F.pad(super().forward(x), (self.border,) * 4)
         if self.length is None:
             return bias

@@ -11,6 +11,7 @@ from .. import prox
 from ..equilibrium import Equilibrium
 from ..operators import Dense
 from ..splitting import PeacemanRachford, Solver
+from ._images import check_dtype
 
 __all__ = ["MLP", "FullyConnectedMON", "count_parameters"]
 
@@ -91,7 +92,8 @@ class FullyConnectedMON(nn.Module):
         self.readout = nn.Linear(units, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``(batch, classes)`` of inputs ``(batch, ...)``."""
+        """Logits ``(batch, classes)`` of inputs ``(batch, ...)``; a TypeError where they have another dtype than the weights."""
+        check_dtype(x, self.readout.weight)
         return self.readout(self.equilibrium(x.flatten(1)))
 
 
@@ -120,6 +122,11 @@ class MLP(nn.Sequential):
         for before, after in itertools.pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]
         super().__init__(*layers, nn.Linear(sizes[-1], classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits ``(batch, classes)`` of inputs ``(batch, ...)``; a TypeError where they have another dtype than the weights."""
+        check_dtype(x, self[-1].weight)
+        return super().forward(x)
 
     @classmethod
     def matching(cls, parameters: int, in_features: int = 784, classes: int = 10) -> MLP:

@@ -64,7 +64,7 @@ class CNN(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits ``(batch, classes)`` of images ``(batch, in_channels, H, W)``."""
-        check_images(x, (self.in_channels, *self.image_size))
+        check_images(x, (self.in_channels, *self.image_size), self[0].weight)
         return super().forward(x)
 
     @classmethod
