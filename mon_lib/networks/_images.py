@@ -24,7 +24,7 @@ def check_dtype(x: Tensor, like: Tensor) -> None:
     remedy = f"pass x.to({like.dtype})"
     if x.dtype == torch.uint8:
         remedy += " / 255, which is what mon_lib.data.load gives"
-    raise TypeError(f"x has dtype {x.dtype} and this network's weights have {like.dtype}; {remedy}, or move the network with .to(...)")
+    raise TypeError(f"x has dtype {x.dtype} and the weights have {like.dtype}; {remedy}, or move the network with .to(...)")
 
 
 def check_images(x: Tensor, shape: tuple[int, int, int], like: Tensor) -> None:
