@@ -50,6 +50,26 @@ def test_mnist_5k_split_never_moves(halves):
     assert digests == ["6de49d8302b0f666", "698c79f144ad20c1"]
 
 
+def test_photo_patches_are_patches_of_the_two_photographs_and_no_pixel_is_in_both_halves():
+    from sklearn.datasets import load_sample_images
+
+    train, test = data.load("photo-patches"), data.load("photo-patches", train=False)
+    assert train.images.shape == (6136, 3, 16, 16) and test.images.shape == (520, 3, 16, 16)
+    assert train.classes == ("temple", "flower")
+    assert torch.bincount(train.labels).tolist() == [3068, 3068] and torch.bincount(test.labels).tolist() == [260, 260]
+    photographs = [torch.from_numpy(p.copy()).permute(2, 0, 1) for p in load_sample_images().images]
+    for images, first, stride, columns in ((train, 0, 8, 59), (test, 480, 16, 10)):
+        patches = pixels_as_bytes(images)
+        last_column = 0
+        for label in (0, 1):
+            own = patches[images.labels == label]
+            for i in (0, 1, columns, len(own) - 1):  # row by row from the left edge of the half
+                top, left = stride * (i // columns), first + stride * (i % columns)
+                assert torch.equal(own[i], photographs[label][:, top : top + 16, left : left + 16])
+                last_column = max(last_column, left + 16)
+        assert last_column == (480 if images is train else 640)
+
+
 def test_prefixes_are_stratified(halves):
     assert torch.bincount(halves[0].take(200).labels).tolist() == [20] * 10
     with pytest.raises(ValueError, match="4000"):

@@ -19,7 +19,7 @@ from ._images import Images
 __all__ = ["NAMES", "OFFLINE", "DataUnavailableError", "default_root", "load"]
 
 OFFLINE = "mnist-5k"
-NAMES = (OFFLINE, "mnist", "fashion-mnist", "svhn", "cifar10")
+NAMES = (OFFLINE, "mnist", "fashion-mnist", "svhn", "cifar10", "photo-patches")
 
 _DIGITS = tuple("0123456789")
 _CLASSES = {
@@ -30,7 +30,9 @@ _CLASSES = {
         "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
     ),
     "cifar10": ("aeroplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "lorry"),
+    "photo-patches": ("temple", "flower"),
 }  # fmt: skip
+PATCH, STRIDE, BORDER = 16, 8, 480  # pixels; columns from BORDER on are the test half
 # The two IDX sets share their file names; how often label 0 occurs (train, test) tells them apart.
 _ZEROS = {"mnist": (5923, 980), "fashion-mnist": (6000, 1000)}
 _IDX_FOLDERS = {
@@ -58,8 +60,8 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
     Parameters
     ----------
     name : str
-        ``"mnist-5k"`` (4,000 training and 1,000 test digits, no network), ``"mnist"``, ``"fashion-mnist"``, ``"svhn"``
-        or ``"cifar10"``.
+        ``"mnist-5k"`` (4,000 training and 1,000 test digits, no network), ``"mnist"``, ``"fashion-mnist"``, ``"svhn"``,
+        ``"cifar10"`` or ``"photo-patches"`` (6,136 training and 520 test patches of 16 x 16 colour pixels, no network).
     train : bool
         True for the training half, False for the test half.
     root : path, optional
@@ -82,6 +84,8 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
         raise ValueError(f"no data set is called {name!r}; choose one of {', '.join(NAMES)}")
     if name == OFFLINE:
         halves = _mnist_5k()
+    elif name == "photo-patches":
+        halves = _photo_patches()
     else:
         folder = default_root() if root is None else Path(root).expanduser()
         halves = _raw(name, folder, True), _raw(name, folder, train)
@@ -117,6 +121,28 @@ def _mnist_5k() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     pixels, labels = torch.from_numpy(flat).reshape(-1, 1, 28, 28), torch.from_numpy(targets)
     train, test = (torch.from_numpy(half.flatten()) for half in (order[:400], order[400:]))
     return (pixels[train], labels[train]), (pixels[test], labels[test])
+
+
+@functools.cache
+def _photo_patches() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Patches of scikit-learn's two photographs, a temple and a flower, labelled by which.
+
+    The left three quarters of each photograph are for training, in patches that overlap by half; the right quarter is for
+    testing, in patches that do not overlap. So no pixel is in both halves.
+    """
+    from sklearn.datasets import load_sample_images  # here: it takes a second to import
+
+    parts: dict[bool, list[Tensor]] = {True: [], False: []}
+    for photograph in load_sample_images().images:
+        pixels = torch.from_numpy(photograph.copy()).permute(2, 0, 1)
+        for train, half, stride in ((True, pixels[:, :, :BORDER], STRIDE), (False, pixels[:, :, BORDER:], PATCH)):
+            patches = half.unfold(1, PATCH, stride).unfold(2, PATCH, stride)
+            parts[train].append(patches.permute(1, 2, 0, 3, 4).flatten(0, 1))
+    train, test = (
+        (torch.cat(half), torch.arange(len(half)).repeat_interleave(torch.tensor([len(part) for part in half])))
+        for half in (parts[True], parts[False])
+    )
+    return train, test
 
 
 def _raw(name: str, root: Path, train: bool) -> tuple[Tensor, Tensor]:
