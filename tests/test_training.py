@@ -17,7 +17,7 @@ from mon_lib import data, prox, stepsize
 from mon_lib.errors import ConvergenceError
 from mon_lib.networks import MLP, FullyConnectedMON
 from mon_lib.splitting import PeacemanRachford
-from mon_lib.training import CheckpointError, Constant, Epoch, History, OneCycle, Schedule, StepDecay, evaluate, fit
+from mon_lib.training import CheckpointError, Constant, Density, Epoch, History, OneCycle, Schedule, StepDecay, evaluate, fit
 
 
 @pytest.fixture(scope="module")
@@ -592,3 +592,59 @@ def test_arguments_that_make_no_sense_are_named(halves):
         fit(None, *halves, epochs=1, seed=0)
     with pytest.raises(ValueError, match="no parameters to train"):
         fit(perceptron().requires_grad_(False), *halves, epochs=1, seed=0)
+
+
+# --- densities
+
+
+class Noisy(torch.nn.Module):
+    """The squared distance of an image, with noise, to a learned one: its least mean is at the mean of the images."""
+
+    def __init__(self):
+        super().__init__()
+        self.centre = torch.nn.Parameter(torch.zeros(1, 28, 28))
+
+    def forward(self, x):
+        return (x + 0.01 * torch.randn_like(x) - self.centre).square().flatten(1).mean(1)
+
+
+def test_a_density_is_trained_and_measured_without_labels():
+    train, test = data.load("mnist-5k").take(100).as_pixels(), data.load("mnist-5k", train=False).take(50).as_pixels()
+    assert float(train.images.min()) == 0.0 and float(train.images.max()) == 1.0
+    torch.manual_seed(0)
+    model = Noisy()
+    before = Density().measure(model, test)
+    history = fit(
+        model, train, test, epochs=6, seed=0, objective=Density(), batch_size=25, learning_rate=0.05, progress=False,
+    )  # fmt: skip
+    assert before[1] is None and history.column("test_accuracy") == [None] * 6
+    assert history[-1].test_loss < 0.8 * before[0]
+    assert (model.centre - train.images.mean(0)).abs().max() < 0.15
+    assert Density().measure(model, test) == Density().measure(model, test) == (history[-1].test_loss, None)  # one noise
+    assert Density(1).measure(model, test) != Density().measure(model, test)
+    assert History.from_list(history.to_list()) == history and "accuracy" not in repr(history)
+
+
+def test_a_density_resumes_and_its_checkpoint_is_not_a_classifiers(tmp_path):
+    train = data.load("mnist-5k").take(60).as_pixels()
+    options = {"seed": 3, "objective": Density(), "batch_size": 20, "progress": False}
+
+    def trained(epochs, checkpoint=None):
+        model = Noisy()
+        return model, fit(model, train, train.take(20), epochs=epochs, checkpoint=checkpoint, **options)
+
+    whole, history = trained(4)
+    trained(2, tmp_path / "run.pt")
+    model, resumed = trained(4, tmp_path / "run.pt")
+    assert torch.equal(model.centre, whole.centre) and resumed == history
+    with pytest.raises(CheckpointError, match="objective"):
+        fit(Noisy(), train, train.take(20), epochs=4, checkpoint=tmp_path / "run.pt", **(options | {"objective": Density(7)}))
+
+
+def test_an_objective_is_an_object_and_gets_what_it_expects():
+    train = data.load("mnist-5k").take(20)
+    with pytest.raises(TypeError, match="objective is Density; pass an object"):
+        fit(Noisy(), train, train, epochs=1, seed=0, objective=Density)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+    with pytest.raises(ValueError, match=r"shape \(20, 10\), expected one number for each image"):
+        fit(model, train, train, epochs=1, seed=0, objective=Density(), progress=False)

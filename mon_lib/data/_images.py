@@ -126,6 +126,12 @@ class Images(Dataset):
         shape = (1, -1, 1, 1)
         return (self.images * self.std.reshape(shape) + self.mean.reshape(shape)).clamp(0.0, 1.0)
 
+    def as_pixels(self) -> Images:
+        """The same set with its images in [0, 1] in place of the normalised ones, as a density of pixels wants them."""
+        black = torch.zeros_like(self.mean)
+        augment = None if self.augment is None else replace(self.augment, fill=black)
+        return replace(self, images=self.pixels(), mean=black, std=torch.ones_like(self.std), augment=augment)
+
     def to(self, device: torch.device | str) -> Images:
         """The same set with its tensors on `device`."""
         names = ("images", "labels", "mean", "std")

@@ -2,7 +2,21 @@
 
 from ._checkpoint import CheckpointError
 from ._history import Epoch, History
-from ._loop import evaluate, fit
+from ._loop import fit
+from ._objectives import Classification, Density, Objective, evaluate
 from ._schedules import Constant, OneCycle, Schedule, StepDecay
 
-__all__ = ["CheckpointError", "Constant", "Epoch", "History", "OneCycle", "Schedule", "StepDecay", "evaluate", "fit"]
+__all__ = [
+    "CheckpointError",
+    "Classification",
+    "Constant",
+    "Density",
+    "Epoch",
+    "History",
+    "Objective",
+    "OneCycle",
+    "Schedule",
+    "StepDecay",
+    "evaluate",
+    "fit",
+]

@@ -18,8 +18,10 @@ class Epoch:
         Counted from 1.
     train_loss : float
         Mean over the epoch's samples, each at the weights it was trained with.
-    test_loss, test_accuracy : float
-        After the epoch; accuracy in [0, 1].
+    test_loss : float
+        After the epoch.
+    test_accuracy : float or None
+        After the epoch, in [0, 1]; None where the model does not classify.
     learning_rate : float
         Of the epoch's last step.
     forward_steps, backward_steps : float
@@ -34,7 +36,7 @@ class Epoch:
     epoch: int
     train_loss: float
     test_loss: float
-    test_accuracy: float
+    test_accuracy: float | None
     learning_rate: float
     forward_steps: float
     backward_steps: float
@@ -71,7 +73,8 @@ class History(Sequence[Epoch]):
         if not self:
             return "History(no epochs)"
         last = self[-1]
-        return f"History({len(self)} epochs, test_loss={last.test_loss:.4g}, test_accuracy={last.test_accuracy:.4g})"
+        accuracy = "" if last.test_accuracy is None else f", test_accuracy={last.test_accuracy:.4g}"
+        return f"History({len(self)} epochs, test_loss={last.test_loss:.4g}{accuracy})"
 
     def append(self, epoch: Epoch) -> None:
         """Add an epoch."""

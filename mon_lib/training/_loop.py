@@ -9,16 +9,16 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from ..data import Images, batches
+from ..data import Images
 from ._checkpoint import CheckpointError, describe, read, write
 from ._history import Epoch, History
+from ._objectives import Classification, Objective
 from ._run import Run
 from ._schedules import Constant, Schedule
 
-__all__ = ["evaluate", "fit"]
+__all__ = ["fit"]
 
 
 def fit(
@@ -28,6 +28,7 @@ def fit(
     *,
     epochs: int,
     seed: int,
+    objective: Objective | None = None,
     batch_size: int = 128,
     learning_rate: float = 1e-3,
     schedule: Schedule | None = None,
@@ -36,13 +37,13 @@ def fit(
     resume: bool = True,
     progress: bool = True,
 ) -> History:
-    """Train a classifier with Adam and cross-entropy (MON appendix D.2).
+    """Train a model with Adam, a classifier unless told otherwise (MON appendix D.2).
 
     Parameters
     ----------
     model : nn.Module
-        Maps ``(batch, channels, height, width)`` to logits ``(batch, classes)``; trained in place. Seed PyTorch before
-        building it.
+        Maps ``(batch, channels, height, width)`` to logits ``(batch, classes)``, or to what the objective takes; trained in
+        place. Seed PyTorch before building it.
     train, test : Images
         From :func:`mon_lib.data.load`; if ``train.augment`` is set, each training batch passes through it.
     epochs : int
@@ -50,6 +51,8 @@ def fit(
     seed : int
         Of the order of the batches, the augmentation and whatever draws random numbers inside the model. The caller's
         random state is left alone.
+    objective : Objective, optional
+        What is made small: :class:`Classification`, the default, or :class:`Density`.
     batch_size : int
         The paper's is 128.
     learning_rate : float
@@ -84,11 +87,11 @@ def fit(
         If an argument makes no sense. ValueError also from the solver of an equilibrium layer, if its weights, its input
         or the gradient that reaches it have become NaN or infinite.
     """
-    _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed)
+    _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed, objective)
     epochs, batch_size, seed, learning_rate = int(epochs), int(batch_size), int(seed), float(learning_rate)
     if device is not None:
         model.to(device)
-    run = Run(model, train, batch_size, learning_rate, schedule or Constant(), seed)
+    run = Run(model, train, batch_size, learning_rate, schedule or Constant(), seed, objective or Classification())
     path = identity = None
     if checkpoint is not None:
         path, identity = Path(checkpoint), describe(model, train, test, **run.settings())
@@ -111,45 +114,19 @@ def fit(
         try:
             for _ in bar:
                 trained = run.train_epoch()
-                test_loss, accuracy = evaluate(model, test)
+                test_loss, accuracy = run.objective.measure(model, test)
                 run.history.append(Epoch(test_loss=test_loss, test_accuracy=accuracy, **trained))
                 if path is not None:
                     write(path, identity, run.state())
-                bar.set_postfix(loss=f"{trained['train_loss']:.3g}", accuracy=f"{accuracy:.3f}")
+                shown = {} if accuracy is None else {"accuracy": f"{accuracy:.3f}"}
+                bar.set_postfix(loss=f"{trained['train_loss']:.3g}", test=f"{test_loss:.3g}", **shown)
         finally:
             bar.close()
             model.train(was_training)
     return run.history
 
 
-def evaluate(model: nn.Module, images: Images, batch_size: int = 512) -> tuple[float, float]:
-    """Mean cross-entropy and accuracy in [0, 1] of a model; leaves it in the mode it was in.
-
-    On the model's device, or on that of the images where the model has no parameters.
-
-    Raises
-    ------
-    ValueError
-        If there are no images.
-    """
-    if len(images) == 0:
-        raise ValueError(f"{images.name} has no images here; evaluate the model on at least one")
-    was_training = model.training
-    device = next(model.parameters(), images.images).device
-    model.eval()
-    loss, correct = 0.0, 0
-    try:
-        with torch.no_grad():
-            for x, y in batches(images.to(device), batch_size):
-                logits = model(x)
-                loss += float(cross_entropy(logits, y, reduction="sum"))
-                correct += int((logits.argmax(1) == y).sum())
-    finally:
-        model.train(was_training)
-    return loss / len(images), correct / len(images)
-
-
-def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed) -> None:
+def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed, objective) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; pass a torch.nn.Module")
     if not any(p.requires_grad for p in model.parameters()):
@@ -172,3 +149,6 @@ def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed
         raise TypeError(f"schedule is the class {schedule.__name__}; pass an object, write {schedule.__name__}(...)")
     if schedule is not None and not isinstance(schedule, Schedule):
         raise TypeError(f"schedule is a {type(schedule).__name__}; pass StepDecay(...), OneCycle(...) or None")
+    if objective is not None and not isinstance(objective, Objective):
+        shown = objective.__name__ if isinstance(objective, type) else type(objective).__name__
+        raise TypeError(f"objective is {shown}; pass an object such as Classification() or Density()")

@@ -7,13 +7,13 @@ import time
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ..data import batches
 from ..equilibrium import Equilibrium
 from ..operators._fourier import choices, choose_again
 from ..stepsize import Fixed, Halving
 from ._history import History
+from ._objectives import Classification
 
 __all__ = ["Run"]
 
@@ -21,10 +21,11 @@ __all__ = ["Run"]
 class Run:
     """A run in progress: everything its remaining epochs depend on."""
 
-    def __init__(self, model, train, batch_size, learning_rate, schedule, seed):
+    def __init__(self, model, train, batch_size, learning_rate, schedule, seed, objective):
         self.model, self.device = model, next(model.parameters()).device
         self.train = train.to(self.device)
         self.batch_size, self.learning_rate, self.schedule, self.seed = batch_size, learning_rate, schedule, seed
+        self.objective = objective
         self.layers = [module for module in model.modules() if isinstance(module, Equilibrium)]
         self.optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
         self.order = torch.Generator().manual_seed(seed)
@@ -33,7 +34,10 @@ class Run:
 
     def settings(self) -> dict:
         """What must agree between the parts of a run, beside the model and the data."""
-        return {name: getattr(self, name) for name in ("batch_size", "learning_rate", "schedule", "seed")}
+        names = ["batch_size", "learning_rate", "schedule", "seed"]
+        if self.objective != Classification():  # which older checkpoints do not name
+            names.append("objective")
+        return {name: getattr(self, name) for name in names}
 
     def train_epoch(self) -> dict:
         """One epoch; returns the fields of `Epoch` that training gives."""
@@ -78,11 +82,7 @@ class Run:
 
     def _step(self, x: Tensor, y: Tensor, k: int, rate: float) -> float:
         """One step of Adam; returns the loss before it."""
-        logits = self.model(x)
-        expected = (len(y), len(self.train.classes))
-        if logits.shape != expected:
-            raise ValueError(f"the model returned logits of shape {tuple(logits.shape)}, expected {expected}")
-        loss = cross_entropy(logits, y)
+        loss = self.objective.loss(self.model, x, y, len(self.train.classes))
         value = loss.item()
         if not math.isfinite(value):
             raise FloatingPointError(
