@@ -67,9 +67,11 @@ class Interrupt:
 # The entries
 
 
-def test_every_network_of_table_d1_and_both_comparisons_are_there():
+def test_every_network_of_table_d1_and_all_comparisons_are_there():
     kinds = ("fully-connected", "single", "multi-tier", "cnn")
     compared = {f"{name}-{kind}" for name in ("mnist-5k", "fashion-mnist") for kind in kinds}
+    compared |= {f"svd-mnist-5k-{map_}" for map_ in ("auxiliary", "householder", "householder-uniform", "cayley", "exponential")}
+    compared |= {f"rnn-mnist-5k-{map_}" for map_ in ("auxiliary", "one-reflection", "many-reflections", "orthogonal")}
     assert EXPERIMENTS.keys() == {*networks.TABLE_D1, *compared, "tiny"}
     claims = {claim.id for claim in ledger.load(ROOT / "book" / "claims.yml")}
     for name, entry in EXPERIMENTS.items():
@@ -92,6 +94,28 @@ def test_an_entry_builds_its_model_for_the_images_of_each_profile(name):
     assert (entry.quick.data, entry.quick.train) != (entry.paper.data, entry.paper.train) or name.startswith("mnist-5k")
     with pytest.raises(ValueError, match="profile = 'whole'"):
         entry.build("whole")
+
+
+def test_recurrent_networks_begin_as_one_network():
+    """The same seed gives the same function, whatever the transition, but for the one mirror, which is no rotation."""
+    x, found = torch.randn(3, 1, 28, 28), {}
+    for kind in ("auxiliary", "many-reflections", "orthogonal", "one-reflection"):
+        torch.manual_seed(7)
+        model = EXPERIMENTS[f"rnn-mnist-5k-{kind}"].build("quick")
+        found[kind] = model(x).detach()
+        assert len(model.states(model.read(x))) == 14 * 14 + 1
+    for kind in ("many-reflections", "orthogonal"):
+        torch.testing.assert_close(found[kind], found["auxiliary"], rtol=1e-3, atol=1e-3)
+    assert (found["one-reflection"] - found["auxiliary"]).abs().max() > 0.05
+
+
+def test_what_a_recipe_gives_the_model_is_in_the_result():
+    assert EXPERIMENTS["rnn-mnist-5k-auxiliary"].quick.to_dict()["options"] == {"hidden": 64, "shrink": 2}
+    for entry in EXPERIMENTS.values():
+        for recipe in (entry.paper, entry.quick):
+            plain = recipe.to_dict()
+            assert json.loads(json.dumps(plain)) == plain
+            assert ("options" in plain) == bool(recipe.options)
 
 
 @pytest.mark.parametrize("name", networks.TABLE_D1)

@@ -3,6 +3,8 @@
 from .classifiers import MLP, FullyConnectedMON, count_parameters
 from .cnn import CNN
 from .convolutional import ConvolutionalMON, MultiTierMON
+from .recurrent import PixelSequence, ReflectionRNN, cayley_initialisation, henaff_initialisation
+from .svd import Cayley, MatrixExponential, SVDClassifier, SVDLayer, UniformDraw
 from .table_d1 import TABLE_D1, Architecture
 
 __all__ = [
@@ -10,8 +12,17 @@ __all__ = [
     "MLP",
     "TABLE_D1",
     "Architecture",
+    "Cayley",
     "ConvolutionalMON",
     "FullyConnectedMON",
+    "MatrixExponential",
     "MultiTierMON",
+    "PixelSequence",
+    "ReflectionRNN",
+    "SVDClassifier",
+    "SVDLayer",
+    "UniformDraw",
+    "cayley_initialisation",
     "count_parameters",
+    "henaff_initialisation",
 ]

@@ -1,0 +1,223 @@
+"""One reflection, chosen by its input: f(x) = H(Wx)x, its Jacobian, its determinant and its inverse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..operators._base import full_precision
+from ._checks import check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
+from ._frozen import FrozenReflection
+from ._newton import Newton
+from ._preimages import preimages
+
+__all__ = ["AuxiliaryReflection", "Newton"]
+
+
+class AuxiliaryReflection(nn.Module):
+    """f(x) = H(Wx)x = x - 2c Wx with c = x'Wx / ||Wx||^2 (REF section 1.1), at the price of one linear layer.
+
+    f keeps lengths, f(sx) = s f(x), and the scale of W does not matter. For W = I - U with an orthogonal U it is Ux
+    (REF Theorem 1), also where Ux = x and Wx = 0: there c, a quotient of zeros, is taken as 1/2, so that f(x) = x - Wx
+    and J = I - W. For any other W with Wx = 0 this is the convention H(0) = I.
+
+    In floating point Wx is not zero where it should be but a rounding error, and H of that a random mirror. So c = 1/2
+    wherever ||Wx|| <= 4 eps ||W||_F ||x||, which is never true of an x that W maps to more than noise. Why 4: rounding
+    W and x to the dtype moves Wx by up to eps ||W||_F ||x||, half from each, and a sum of d products by up to d/2 as
+    much, so for d up to 6 nothing larger can be noise. For large d the errors of a sum average out and the total stays
+    below one such unit, so 4 is a reserve. The count assumes full float32 products, torch's default; in float32 it is
+    off where the square of an entry of W leaves the range.
+
+    Between the two regimes a Wx of relative size r = ||Wx||/||x|| has few digits: f is off by about eps/r then, and the
+    Jacobian by eps/r^2.
+
+    Parameters
+    ----------
+    d : int
+        Dimension.
+    dtype, device
+        Of the parameter.
+
+    Attributes
+    ----------
+    weight : Parameter
+        W, shape ``(d, d)``, drawn from U(-1/sqrt d, 1/sqrt d) (REF B.1).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If d is not a positive integer.
+
+    Examples
+    --------
+    >>> f = AuxiliaryReflection.from_orthogonal(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
+    >>> f(torch.tensor([1.0, 0.0]))
+    tensor([0., 1.], grad_fn=<ViewBackward0>)
+    """
+
+    def __init__(self, d: int, *, dtype=None, device=None):
+        super().__init__()
+        self.d = check_size("d", d)
+        self.weight = nn.Parameter(torch.empty(self.d, self.d, dtype=dtype, device=device))
+        nn.init.uniform_(self.weight, -1 / math.sqrt(self.d), 1 / math.sqrt(self.d))
+
+    @classmethod
+    def from_orthogonal(cls, U: Tensor) -> AuxiliaryReflection:
+        """The reflection with f(x) = Ux for every x: W = I - U (REF Theorem 1).
+
+        Parameters
+        ----------
+        U : Tensor
+            Shape ``(d, d)``, orthogonal to the rounding of its dtype.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If U is no orthogonal matrix.
+        """
+        U = check_orthogonal("U", U)
+        f = cls(U.shape[0], dtype=U.dtype, device=U.device)
+        with torch.no_grad():
+            f.weight.copy_(torch.eye(f.d, dtype=U.dtype, device=U.device) - U)
+        return f
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f(x), shape ``(..., d)``, in the dtype of x; computed in float32 where x or W is shorter. NaN passes on."""
+        return self.prepared()(x)
+
+    def prepared(self) -> Callable[[Tensor], Tensor]:
+        """x -> f(x) with the work that depends on W alone done once; gradients flow to the weight.
+
+        For the many steps of one recurrent pass. W is frozen in it: ask for another after a change.
+        """
+        f = FrozenReflection.of(self.weight)
+
+        @full_precision
+        def apply(x: Tensor) -> Tensor:
+            y = f(self._rows("x", x))
+            return y if y.shape == x.shape and y.dtype == x.dtype else y.view(x.shape).to(x.dtype)
+
+        return apply
+
+    @full_precision
+    def jacobian(self, x: Tensor) -> Tensor:
+        """J = H(Wx)A - 2 Wx x'W / ||Wx||^2 with A = I - 2cW (REF Theorem 3), and I - W where Wx = 0.
+
+        With v = W'x it is the one rank-one change A - 2 Wx (A'Wx + v)' / ||Wx||^2.
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape ``(..., d)``.
+
+        Returns
+        -------
+        Tensor
+            Shape ``(..., d, d)``, row i the gradient of entry i of f. Differentiable.
+        """
+        rows = self._rows("x", x)
+        return FrozenReflection.of(self.weight).jacobian(rows).view(*x.shape, self.d).to(x.dtype)
+
+    @full_precision
+    def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x) and log|det J| at x.
+
+        REF Lemma 1 divides by ||Wx||^2 and inverts A, and its simplified form divides by x'Wx; all three may vanish
+        where det J does not. The matrix determinant lemma read backwards has no quotient that can blow up,
+
+            |det J| = |det [[A, -2 u^], [v^', 1]]|,   u^ = Wx/||Wx||, v^ = W'x/||Wx||,
+
+        and is what is computed: one LU factorisation of size d + 1 and memory (d + 1)^2 for a sample. For symmetric W
+        with a bounded condition number `InvertibleReflection` needs O(d).
+
+        Parameters
+        ----------
+        x : Tensor
+            Shape ``(..., d)``. At x = 0, where f has no derivative, J = I - W as wherever Wx = 0.
+
+        Returns
+        -------
+        tuple of Tensor
+            Shapes ``(..., d)`` and ``(...)``; -inf where J is singular.
+        """
+        rows = self._rows("x", x)
+        f = FrozenReflection.of(self.weight)
+        y = f(rows)
+        A, u, v = f.pieces(rows)
+        top = torch.cat([A, -2.0 * u.unsqueeze(2)], 2)
+        K = torch.cat([top, torch.nn.functional.pad(v, (0, 1), value=1.0).unsqueeze(1)], 1)
+        ladj = torch.linalg.slogdet(K).logabsdet
+        return y.view(x.shape).to(x.dtype), ladj.view(x.shape[:-1]).to(x.dtype)
+
+    @full_precision
+    def inverse(self, y: Tensor, method: Newton = Newton()) -> Tensor:  # noqa: B008 (frozen)
+        """One x with f(x) = y, by Newton's method (REF A.2.1), in float64 whatever the dtype.
+
+        f need not be injective, and then this is one preimage among several, and a small residual says nothing about
+        the others: see `preimages`, and `InvertibleReflection` for a reflection that has exactly one.
+
+        Parameters
+        ----------
+        y : Tensor
+            Shape ``(..., d)``.
+        method : Newton
+            With another tolerance or more steps.
+
+        Returns
+        -------
+        Tensor
+            Shape ``(..., d)``, differentiable in y and W by the implicit derivative J^-1 where J is regular.
+
+        Raises
+        ------
+        ConvergenceError
+            If none was found for a sample; if W is invertible there is one.
+        ValueError
+            If y is not finite or has the wrong shape.
+        """
+        rows = check_finite("y", self._rows("y", y)).double()
+        f = FrozenReflection.of(self.weight, torch.float64)
+        outside = FrozenReflection(f.W.detach(), f.noise)
+        with torch.no_grad():
+            x = method.solve(outside, rows.detach(), torch.finfo(working_dtype(y.dtype)).eps)
+        if torch.is_grad_enabled() and (rows.requires_grad or f.W.requires_grad):
+            x = x - torch.linalg.solve(outside.jacobian(x), f(x) - rows)
+        return x.view(y.shape).to(y.dtype)
+
+    @torch.no_grad()
+    @full_precision
+    def preimages(self, y: Tensor) -> list[Tensor]:
+        """All x with f(x) = y, from one eigenproblem of size 2d + 1 for each sample, in float64 whatever the dtype.
+
+        Parameters
+        ----------
+        y : Tensor
+            Shape ``(..., d)``.
+
+        Returns
+        -------
+        list of Tensor
+            One for each sample, in the order of ``y.reshape(-1, d)``: shape ``(count, d)``. For invertible W the count is odd
+            for almost every y, since f(-x) = -f(x) has odd degree on the sphere (Borsuk).
+
+        Raises
+        ------
+        ValueError
+            If y is not finite or has the wrong shape, or if a sample has infinitely many preimages.
+        """
+        rows = check_finite("y", self._rows("y", y)).double()
+        f = FrozenReflection.of(self.weight, torch.float64)
+        check_finite("weight", f.W)
+        return [preimages(f, row).to(y.dtype) for row in rows]
+
+    def _rows(self, name: str, x: Tensor) -> Tensor:
+        """The vectors as rows, in the dtype of the computation."""
+        check_vectors(name, x, self.d)
+        wide = in_working_dtype(name, x, self.weight)
+        return wide if wide.ndim == 2 else wide.reshape(-1, self.d)
+
+    def extra_repr(self) -> str:
+        return f"d={self.d}"

@@ -1,0 +1,217 @@
+"""f(x) = H(Wx)x with W symmetric, definite and of condition number below 2 at every value of its parameter: invertible (NEW-K2)."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import torch
+from torch import Tensor, nn
+
+from ..operators._base import full_precision
+from ._checks import check_finite, check_size, check_vectors, in_working_dtype, working_dtype
+from ._eigenbasis import Basis, Inverse, LogDet, Spectrum, rotate
+from .householder import householder
+
+__all__ = ["InvertibleReflection", "PreparedInvertible"]
+
+
+class InvertibleReflection(nn.Module):
+    """One auxiliary reflection f(x) = H(Wx)x that has an inverse, by construction.
+
+    W = h(B) with B the symmetric part of the parameter and h(b) = (1 + kappa)/2 + (kappa - 1)/2 b/sqrt(1 + b^2), applied to
+    eigenvalues: smooth, between 1 and kappa, and every such W is reached; B = 0 is a multiple of I, where f(x) = -x.
+    The paper asks for condition number 3/2 (REF Theorem 2); 2 is where it stops (ledger NEW-K2). The scale of W does not matter.
+
+    Inverse and log-determinant cost O(d) a vector beyond one product with the eigenbasis (ledger NEW-SEC, NEW-LADJ). A call
+    decomposes B once; `prepared` keeps that for many calls.
+
+    Parameters
+    ----------
+    d : int
+        Length of a vector.
+    kappa : float
+        Bound on the condition number, 1 < kappa < 2.
+    dim : int
+        The axis of the vectors: -1, or 1 for images with channels first.
+    dtype, device
+        Of the parameter.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape ``(d, d)``; only its symmetric part matters. Starts uniform between -1/sqrt(d) and 1/sqrt(d).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If d is no positive integer or kappa is not between 1 and 2.
+
+    Examples
+    --------
+    >>> g = InvertibleReflection(3, kappa=1.9)
+    >>> x = torch.randn(5, 3)
+    >>> bool(torch.allclose(g.inverse(g(x)), x, atol=1e-4))
+    True
+    """
+
+    def __init__(self, d: int, kappa: float = 1.9, dim: int = -1, *, dtype=None, device=None):
+        super().__init__()
+        self.d, self.kappa, self.dim = check_size("d", d), _check_kappa(kappa), _check_dim(dim)
+        bound = 1.0 / math.sqrt(self.d)
+        self.weight = nn.Parameter(torch.empty(self.d, self.d, dtype=dtype, device=device).uniform_(-bound, bound))
+
+    @classmethod
+    def from_matrix(cls, W: Tensor, kappa: float = 1.9, dim: int = -1) -> InvertibleReflection:
+        """The module for a given W, up to its scale, which f does not see.
+
+        Parameters
+        ----------
+        W : Tensor
+            Shape ``(d, d)``, symmetric, positive or negative definite, condition number below kappa.
+        kappa, dim
+            As above.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If W is not symmetric or not definite, or if its condition number is not below kappa.
+        """
+        kappa = _check_kappa(kappa)
+        W = check_finite("W", check_vectors("W", W).detach())
+        if W.ndim != 2 or W.shape[0] != W.shape[1]:
+            raise ValueError(f"W has shape {tuple(W.shape)}; pass a square matrix, (d, d)")
+        gap, size = float((W - W.mT).abs().max()), float(W.abs().max())
+        if gap > 8 * torch.finfo(W.dtype).eps * size:
+            raise ValueError(f"W is not symmetric: W - W' has an entry {gap:.3g}; pass (W + W')/2 if that is what is meant")
+        values, Q = torch.linalg.eigh(W.double())
+        values, Q = (values, Q) if float(values[0]) > 0 else (-values.flip(0), Q.flip(1))
+        if not float(values[0]) > 0 or not float(values[-1] / values[0]) < kappa:
+            raise ValueError(
+                f"the eigenvalues of W, up to a common sign, run from {float(values[0]):.6g} to {float(values[-1]):.6g}; "
+                f"they must have one sign and a ratio below kappa = {kappa}"
+            )
+        # Between 1 and kappa with equal ratios to both ends.
+        values = values * math.sqrt(kappa) / (values[0] * values[-1]).sqrt()
+        sine = (2 * values - (1 + kappa)) / (kappa - 1)
+        module = cls(W.shape[0], kappa, dim, dtype=W.dtype, device=W.device)
+        with torch.no_grad():
+            module.weight.copy_((Q * (sine / (1 - sine.square()).sqrt())) @ Q.mT)
+        return module
+
+    def prepared(self) -> PreparedInvertible:
+        """The map with its eigenvalues and eigenvectors computed once; gradients flow to the parameter.
+
+        The weights are frozen in it: ask for another after a change.
+        """
+        return PreparedInvertible(self.weight, self.kappa, self.dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f(x), in the shape and dtype of x: ``(..., d)``, or d along axis ``dim``. Computed in float32 where x is shorter."""
+        return self.prepared()(x)
+
+    def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x) and log|det J(x)|, the latter of the shape of x without axis ``dim``; 0 where x = 0."""
+        return self.prepared().forward_and_ladj(x)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """The one x with f(x) = y, in the shape and dtype of y; differentiable in y and the parameter, once.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If y has another shape or dtype, or is not finite.
+        """
+        return self.prepared().inverse(y)
+
+    def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The inverse, and the log|det| of the inverse's Jacobian at y."""
+        return self.prepared().inverse_and_ladj(y)
+
+    def to_dense(self) -> Tensor:
+        """W, shape ``(d, d)``, differentiable in the parameter."""
+        return self.prepared().W.to(self.weight.dtype)
+
+    def condition(self) -> float:
+        """The condition number of W, at most `kappa`."""
+        return 1.0 + float(self.prepared().basis.delta.max())
+
+    def extra_repr(self) -> str:
+        return f"d={self.d}, kappa={self.kappa}" + (f", dim={self.dim}" if self.dim != -1 else "")
+
+
+class PreparedInvertible:
+    """An `InvertibleReflection` at today's weights: a callable x -> f(x) with its other methods.
+
+    Attributes
+    ----------
+    W : Tensor
+        Shape ``(d, d)``, in the graph of the parameter.
+    basis : Basis
+        Its eigenbasis, outside the graph.
+    """
+
+    @full_precision
+    def __init__(self, weight: Tensor, kappa: float, dim: int):
+        dtype = working_dtype(weight.dtype)
+        with torch.no_grad():  # in float64: d is small, and the basis is used for many vectors
+            wide = check_finite("weight", weight).double()
+            b, Q = torch.linalg.eigh(0.5 * (wide + wide.mT))
+            theta = b.atan()
+            values = 0.5 * (1.0 + kappa) + 0.5 * (kappa - 1.0) * theta.sin()
+            delta = ((values - values[0]) / values[0]).clamp_(max=kappa - 1.0)
+            # The largest delta below 1 of a shorter format keeps the bracket away from the pole.
+            delta = delta.to(dtype).clamp_(max=1.0 - torch.finfo(dtype).eps)
+        Q = Q.to(dtype)
+        self.W = Spectrum.apply(weight.to(dtype), Q, theta, values.to(dtype), kappa)
+        self.basis = Basis(Q, delta, float(values[0]))
+        self.d, self.dim, self._weight = weight.shape[0], dim, weight
+
+    def _widen(self, name: str, x: Tensor) -> Tensor:
+        return in_working_dtype(name, check_vectors(name, x, self.d, self.dim), self._weight)
+
+    @full_precision
+    def __call__(self, x: Tensor) -> Tensor:
+        """f(x)."""
+        wide = self._widen("x", x)
+        u = rotate(wide, self.W, self.dim)
+        if self.dim == -1:
+            return householder(u, wide).to(x.dtype)
+        return householder(u.movedim(self.dim, -1), wide.movedim(self.dim, -1)).movedim(-1, self.dim).to(x.dtype)
+
+    @full_precision
+    def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x) and log|det J(x)|."""
+        wide = self._widen("x", x)
+        return self(x), LogDet.apply(wide, self.W, self.basis, self.dim)[0].to(x.dtype)
+
+    @full_precision
+    def inverse(self, y: Tensor) -> Tensor:
+        """The x with f(x) = y."""
+        wide = check_finite("y", self._widen("y", y))
+        return Inverse.apply(wide, self.W, self.basis, self.dim)[0].to(y.dtype)
+
+    @full_precision
+    def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The inverse, and the log|det| of its Jacobian."""
+        wide = check_finite("y", self._widen("y", y))
+        x = Inverse.apply(wide, self.W, self.basis, self.dim)[0]
+        return x.to(y.dtype), -LogDet.apply(x, self.W, self.basis, self.dim)[0].to(y.dtype)
+
+
+def _check_dim(dim: int) -> int:
+    """dim as an integer."""
+    try:
+        return operator.index(dim)
+    except TypeError:
+        raise TypeError(f"dim = {dim!r} is no axis; pass an integer: -1, or 1 for channels first") from None
+
+
+def _check_kappa(kappa: float) -> float:
+    """kappa as a float, between 1 and 2."""
+    if not isinstance(kappa, (int, float)) or not 1.0 < kappa < 2.0:
+        raise ValueError(
+            f"kappa = {kappa!r} is out of range; pass 1 < kappa < 2. From 2 on f can have several preimages, "
+            "and AuxiliaryReflection, which promises no inverse, is the class for that"
+        )
+    return float(kappa)

@@ -1,0 +1,304 @@
+"""InvertibleReflection: W stays in its set at every weight; inverse and log-determinant against dense algebra and autograd."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+from torch.func import functional_call, jacrev, vmap
+
+from mon_lib.reflections import InvertibleReflection, householder
+
+F64 = torch.float64
+METHODS = ("forward", "forward_and_ladj", "inverse", "inverse_and_ladj")
+AXES = [((3, 5), -1), ((5,), -1), ((2, 1, 5), -1), ((2, 5, 2, 1), 1), ((5, 3), 0), ((5,), 0), ((2, 5, 2), -2)]
+
+
+def randn(*shape, dtype=F64, seed=0):
+    return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
+
+
+def module(d=5, kappa=1.9, dim=-1, dtype=F64, size=3.0, seed=0):
+    """A reflection with condition number near kappa: a random weight of some size."""
+    g = InvertibleReflection(d, kappa, dim, dtype=dtype)
+    with torch.no_grad():
+        g.weight.copy_(size * randn(d, d, seed=seed))
+    return g
+
+
+def with_spectrum(eigenvalues, kappa, dtype=F64, seed=0):
+    Q = torch.linalg.qr(randn(len(eigenvalues), len(eigenvalues), seed=seed))[0]
+    W = (Q * torch.tensor(eigenvalues, dtype=F64)) @ Q.T
+    return InvertibleReflection.from_matrix(((W + W.T) / 2).to(dtype), kappa)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1e-3, 1.0, 1e3, 1e12, 1e300])
+@pytest.mark.parametrize("kappa", [1.0001, 1.5, 1.9, 1.999999])
+def test_the_condition_number_is_bounded_at_every_weight(kappa, size):
+    for d in (1, 2, 7):
+        g = module(d, kappa, size=size)
+        W = g.to_dense().detach()
+        assert torch.equal(W.isfinite(), torch.ones_like(W, dtype=torch.bool))
+        values = torch.linalg.eigvalsh(W)
+        assert float(values[0]) >= 1 - 1e-14 and float(values[-1]) <= kappa + 1e-14
+        assert 1 <= g.condition() <= kappa
+        assert g.condition() == pytest.approx(float(values[-1] / values[0]), rel=1e-13)
+        assert float((W - W.T).abs().max()) < 1e-15
+        assert size or g.condition() == 1
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_every_w_is_reached_up_to_its_scale(sign):
+    g = with_spectrum([sign * 3.0, sign * 3.3, sign * 3.3, sign * 5.6], 1.9)
+    x = randn(20, 4)
+    Q = torch.linalg.qr(randn(4, 4))[0]
+    W = (Q * torch.tensor([3.0, 3.3, 3.3, 5.6], dtype=F64)) @ Q.T
+    torch.testing.assert_close(g(x), householder(x @ W, x), rtol=1e-12, atol=1e-13)
+    assert g.condition() == pytest.approx(5.6 / 3.0, rel=1e-13)
+    torch.testing.assert_close(g.to_dense() / g.to_dense().trace(), W / W.trace(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.claim("NEW-SEC")
+@pytest.mark.parametrize("d", [1, 2, 3, 17, 48])
+@pytest.mark.parametrize("kappa", [1.1, 1.9, 1.99, 1.999999])
+def test_inverse_in_float64(kappa, d):
+    for size in (0.0, 0.3, 1e3):
+        g = module(d, kappa, size=size, seed=d)
+        x = randn(500, d, seed=1)
+        y = g(x)
+        back = g.inverse(y)
+        error = ((back - x).norm(dim=1) / x.norm(dim=1)).max()
+        assert error < (1e-12 if kappa <= 1.99 else 1e-8)  # 1/m = kappa/(2 - kappa) times rounding
+        assert ((g(back) - y).norm(dim=1) / y.norm(dim=1)).max() < 1e-13
+
+
+@pytest.mark.claim("NEW-SEC")
+@pytest.mark.parametrize("d", [3, 12, 48, 192])
+def test_inverse_in_float32(d):
+    worst = 0.0
+    for size in (0.3, 3.0, 1e4):
+        g = module(d, 1.9, dtype=torch.float32, size=size, seed=d)
+        x = randn(2000, d, dtype=torch.float32, seed=1)
+        worst = max(worst, float(((g.inverse(g(x)) - x).detach().norm(dim=1) / x.norm(dim=1)).max()))
+    assert worst < 1e-4
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
+def test_scale_of_x_does_not_matter(scale):
+    g, x = module(), randn(9, 5)
+    torch.testing.assert_close(g(scale * x), scale * g(x), rtol=1e-13, atol=0)
+    torch.testing.assert_close(g.inverse(scale * x), scale * g.inverse(x), rtol=1e-12, atol=0)
+    torch.testing.assert_close(g.forward_and_ladj(scale * x)[1], g.forward_and_ladj(x)[1], rtol=1e-12, atol=1e-13)
+
+
+def test_zero_goes_to_zero_with_finite_gradients():
+    g = module()
+    x = randn(4, 5)
+    x[1] = 0
+    x.requires_grad_()
+    for method in METHODS:
+        g.weight.grad = x.grad = None
+        found = getattr(g, method)(x)
+        y, ladj = found if isinstance(found, tuple) else (found, torch.zeros(4))
+        assert bool((y[1] == 0).all()) and ladj[1] == 0
+        (y.sum() + ladj.sum()).backward()
+        assert bool(x.grad.isfinite().all() and g.weight.grad.isfinite().all())
+
+
+@pytest.mark.claim("NEW-LADJ")
+@pytest.mark.parametrize(("shape", "dim"), AXES, ids=str)
+def test_log_determinant_is_that_of_the_jacobian(shape, dim):
+    g, x = module(kappa=1.999, dim=dim), randn(*shape)
+    y, ladj = g.forward_and_ladj(x)
+    torch.testing.assert_close(y, g(x), rtol=0, atol=0)
+    rows = x.movedim(dim, -1).reshape(-1, 5)
+    line = module(kappa=1.999)
+    exact = torch.linalg.slogdet(vmap(jacrev(line))(rows)).logabsdet
+    torch.testing.assert_close(ladj.reshape(-1), exact, rtol=1e-11, atol=1e-11)
+    back, other = g.inverse_and_ladj(y)
+    torch.testing.assert_close(back, x, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(other, -ladj, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.claim("NEW-LADJ")
+def test_log_determinant_next_to_two():
+    """det J is 2/kappa - 1 in the flattest direction; the sums have no cancellation, so it keeps its digits."""
+    g = with_spectrum([1.0, 1.4, 2 - 1e-9], 2 - 1e-10)
+    values, Q = torch.linalg.eigh(g.to_dense().detach())
+    kappa = g.condition()
+    # At the top eigenvector c = 1/lambda_max, and J is I - 2W/lambda_max on the other eigenvectors, -1 on this one.
+    ladj = g.forward_and_ladj(Q[:, -1])[1].detach()
+    exact = (2 * values[:-1] / values[-1] - 1).log().sum()
+    assert float(ladj) == pytest.approx(float(exact), rel=1e-6) and math.log(2 / kappa - 1) < -20
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("shape", "dim"), AXES, ids=str)
+def test_gradients_against_finite_differences(shape, dim, method):
+    g = module(dim=dim, size=0.7)
+    weights = {
+        "random": g.weight.detach().clone(),
+        "identity": torch.zeros(5, 5, dtype=F64),
+        "repeated": torch.zeros(5, 5, dtype=F64),
+    }
+    weights["repeated"][0, 0] = 2.0
+    for weight in weights.values() if shape == (3, 5) else [weights["random"]]:
+
+        def call(x, w):
+            holder = copy.deepcopy(g)
+            del holder._parameters["weight"]
+            holder.weight = w
+            return getattr(holder, method)(x)
+
+        assert torch.autograd.gradcheck(call, (randn(*shape).requires_grad_(), weight.requires_grad_()))
+
+
+def test_second_derivatives_in_x():
+    g, x = module(), randn(3, 5).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: g(x), (x,))
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        torch.autograd.grad(g.inverse(x).square().sum(), x, create_graph=True)[0].sum().backward()
+
+
+def test_it_trains_from_the_identity_to_a_given_map():
+    """W = I is a point like any other: all eigenvalues coincide there, and the derivative of eigh does not exist."""
+    torch.manual_seed(0)
+    aim, g = with_spectrum([1.0, 1.3, 1.7], 1.9, seed=3), InvertibleReflection(3, 1.9, dtype=F64)
+    torch.nn.init.zeros_(g.weight)
+    x = randn(200, 3)
+    target = aim(x).detach()
+    optimiser = torch.optim.Adam(g.parameters(), lr=0.05)
+    losses = []
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss = (g(x) - target).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 1e-4 * losses[0]
+    assert torch.linalg.cond(g.to_dense()) < 1.9
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["first", "last"])
+def test_images(layout):
+    g, line = module(dim=1), module()
+    x = randn(3, 5, 4, 6).to(memory_format=layout)
+    rows = x.permute(0, 2, 3, 1)
+    for method in METHODS:
+        found, expected = getattr(g, method)(x), getattr(line, method)(rows)
+        if isinstance(found, tuple):
+            torch.testing.assert_close(found[1], expected[1], rtol=1e-10, atol=1e-12)
+            found, expected = found[0], expected[0]
+        torch.testing.assert_close(found, expected.permute(0, 3, 1, 2), rtol=1e-10, atol=1e-12)
+        assert found.is_contiguous(memory_format=layout), "the layout of the images is kept"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_formats_are_computed_in_float32(dtype):
+    g, x = module(dtype=torch.float32), randn(8, 5, dtype=dtype)
+    half = copy.deepcopy(g).to(dtype)
+    for method in METHODS:
+        found = getattr(half, method)(x)
+        found = found if isinstance(found, tuple) else (found,)
+        wide = copy.deepcopy(half).float()
+        expected = getattr(wide, method)(x.float())
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for a, b in zip(found, expected, strict=True):
+            assert a.dtype == dtype
+            assert torch.equal(a, b.to(dtype))
+
+
+def test_autocast_changes_nothing():
+    g, x = module(dtype=torch.float32), randn(8, 5, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [g(x), *g.forward_and_ladj(x), g.inverse(x), *g.inverse_and_ladj(x), g.to_dense()]
+    expected = [g(x), *g.forward_and_ladj(x), g.inverse(x), *g.inverse_and_ladj(x), g.to_dense()]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_prepared_is_the_same_map_with_gradients():
+    g, x = module(), randn(6, 5)
+    p = g.prepared()
+    torch.testing.assert_close(p(x), g(x), rtol=0, atol=0)
+    torch.testing.assert_close(p.inverse(p(x)), x, rtol=1e-12, atol=1e-13)
+    p(p(x)).square()[:, 0].sum().backward()
+    once = g.weight.grad.clone()
+    g.weight.grad = None
+    g(g(x)).square()[:, 0].sum().backward()
+    torch.testing.assert_close(g.weight.grad, once, rtol=1e-10, atol=1e-12)
+    with torch.no_grad():
+        g.weight.add_(1.0)
+    assert float((g(x) - p(x)).abs().max().detach()) > 1e-3  # the module follows its weight, the prepared map does not
+
+
+def test_copies_pickles_and_states():
+    g, x = module(), randn(6, 5)
+    other = InvertibleReflection(5, 1.9, dtype=F64)
+    other.load_state_dict(g.state_dict())
+    for twin in (copy.deepcopy(g), pickle.loads(pickle.dumps(g)), other):
+        assert torch.equal(twin(x), g(x))
+    assert set(g.state_dict()) == {"weight"}
+    assert repr(module(dim=1)) == "InvertibleReflection(d=5, kappa=1.9, dim=1)"
+
+
+def test_jacobians_by_torch_func():
+    g, x = module(), randn(5)
+    J = jacrev(g)(x)
+    columns = torch.autograd.functional.jacobian(g, x)
+    torch.testing.assert_close(J, columns)
+    per_weight = jacrev(lambda w: functional_call(g, {"weight": w}, (x,)))(g.weight.detach())
+    assert per_weight.shape == (5, 5, 5)
+    torch.testing.assert_close(per_weight, per_weight.mT)  # only the symmetric part of the weight matters
+
+
+def test_nan_passes_forward_and_is_refused_backward():
+    g, x = module(), randn(3, 5)
+    x[1, 2] = math.nan
+    y, ladj = g.forward_and_ladj(x)
+    assert bool(y[1].isnan().all() and ladj[1].isnan()) and bool(y[[0, 2]].isfinite().all() and ladj[[0, 2]].isfinite().all())
+    for method in (g.inverse, g.inverse_and_ladj):
+        with pytest.raises(ValueError, match="1 NaN or infinite"):
+            method(x)
+    with torch.no_grad():
+        g.weight[0, 0] = math.nan
+    with pytest.raises(ValueError, match="weight has 1 NaN"):
+        g(randn(3, 5))
+
+
+def test_what_is_refused():
+    for kappa in (1.0, 2.0, 0.5, math.nan, math.inf, "1.5", True):
+        with pytest.raises(ValueError, match="pass 1 < kappa < 2"):
+            InvertibleReflection(3, kappa)
+    with pytest.raises(ValueError, match="d = 0"):
+        InvertibleReflection(0)
+    with pytest.raises(TypeError, match=r"d = 2\.5"):
+        InvertibleReflection(2.5)
+    with pytest.raises(TypeError, match="dim = 'channels'"):
+        InvertibleReflection(3, dim="channels")
+    g = module()
+    for method in METHODS:
+        with pytest.raises(ValueError, match="vectors of 4"):
+            getattr(g, method)(randn(2, 4))
+        with pytest.raises(TypeError, match="float32"):
+            getattr(g, method)(randn(2, 5, dtype=torch.float32))
+        with pytest.raises(TypeError, match="int64"):
+            getattr(g, method)(torch.ones(2, 5, dtype=torch.int64))
+    with pytest.raises(ValueError, match="without an axis 1"):
+        module(dim=1)(randn(5))
+
+
+def test_what_from_matrix_refuses():
+    eye = torch.eye(3, dtype=F64)
+    skew = eye.clone()
+    skew[0, 1] = 0.1
+    for W, match in (
+        (skew, "not symmetric"),
+        (eye[:2], r"shape \(2, 3\)"),
+        (torch.diag(torch.tensor([1.0, 1.95])), r"ratio below kappa = 1\.9"),
+        (torch.diag(torch.tensor([1.0, -1.0])), "one sign"),
+        (0 * eye, "one sign"),
+        (eye * math.nan, "NaN"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            InvertibleReflection.from_matrix(W)
