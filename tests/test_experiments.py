@@ -16,9 +16,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import ledger
 from mon_lib import data, experiments, networks, training
-from mon_lib.experiments import EXPERIMENTS, Experiment, Recipe, _files, _registry
+from mon_lib.experiments import EXPERIMENTS, Experiment, Recipe, _files, _recipes
 from mon_lib.experiments.__main__ import main
 from mon_lib.experiments._unfinished import Unfinished
+from mon_lib.flows import Glow
 from mon_lib.splitting import PeacemanRachford
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +73,7 @@ def test_every_network_of_table_d1_and_all_comparisons_are_there():
     compared = {f"{name}-{kind}" for name in ("mnist-5k", "fashion-mnist") for kind in kinds}
     compared |= {f"svd-mnist-5k-{map_}" for map_ in ("auxiliary", "householder", "householder-uniform", "cayley", "exponential")}
     compared |= {f"rnn-mnist-5k-{map_}" for map_ in ("auxiliary", "one-reflection", "many-reflections", "orthogonal")}
+    compared |= {f"glow-photo-patches-{map_}" for map_ in ("free", "householder", "kappa-1.5", "kappa-1.9", "auxiliary")}
     assert EXPERIMENTS.keys() == {*networks.TABLE_D1, *compared, "tiny"}
     claims = {claim.id for claim in ledger.load(ROOT / "book" / "claims.yml")}
     for name, entry in EXPERIMENTS.items():
@@ -83,11 +85,13 @@ def test_every_network_of_table_d1_and_all_comparisons_are_there():
 def test_an_entry_builds_its_model_for_the_images_of_each_profile(name):
     entry = EXPERIMENTS[name]
     assert networks.count_parameters(entry.build("paper")) == entry.parameters
-    grey = entry.quick.data in ("mnist-5k", "fashion-mnist")
-    model, x = entry.build("quick"), torch.zeros(1, *((1, 28, 28) if grey else (3, 32, 32)))
+    shapes = {"mnist-5k": (1, 28, 28), "fashion-mnist": (1, 28, 28), "photo-patches": (3, 16, 16)}
+    model, x = entry.build("quick"), torch.zeros(1, *shapes[entry.quick.data])
     if layer := getattr(model, "equilibrium", None):  # without a solve, which takes its time for the large ones
         dense = isinstance(layer.injection, torch.nn.Linear)
         assert layer.injection(x.flatten(1) if dense else x).shape == (1, *layer.operator.state_shape)
+    elif isinstance(model, Glow):
+        assert model.eval()(x).shape == (1,) and entry.build("paper").image_shape == (3, 32, 32)
     else:
         assert model(x).shape == (1, 10)
     assert entry.quick.epochs < entry.paper.epochs
@@ -128,12 +132,13 @@ def test_the_profile_paper_is_table_d1(name):
 
 
 def test_the_accuracies_are_those_that_the_papers_text_still_has():
-    found = {name: entry.accuracy for name, entry in EXPERIMENTS.items() if entry.accuracy is not None}
+    found = {name: entry.reported for name, entry in EXPERIMENTS.items() if entry.reported is not None}
     assert found == {
         "mnist-fully-connected": 0.982,
         "mnist-multi-tier": 0.989,
         "cifar10-multi-tier": 0.718,
         "cifar10-multi-tier-large": 0.897,
+        "glow-photo-patches-free": 3.66,
         "tiny": 0.987,
     }
 
@@ -168,6 +173,24 @@ def test_a_run_leaves_one_file_for_each_seed(folder, capsys):
         assert run["seconds"] > sum(epoch["seconds"] for epoch in run["history"]) > 0
         assert json.loads((folder / run["file"]).read_text()) == {key: value for key, value in run.items() if key != "file"}
     assert sorted(path.suffix for path in (folder / ".checkpoints").iterdir()) == ["", ".lock", ".lock"]
+
+
+def test_a_density_is_scored_in_bits(folder, monkeypatch, capsys):
+    options = (("image_shape", (3, 16, 16)), ("levels", 1), ("steps", 1), ("hidden", 4))
+    quick = Recipe("photo-patches", 2, 1e-3, training.Constant(), 32, False, 64, 32, options, training.Density())
+    flow = Experiment("flow", "REF-33", "Does it run?", Glow, 711_468, quick, quick, 3.5)
+    monkeypatch.setitem(EXPERIMENTS, "flow", flow)
+    assert main(["run", "flow", "--seeds", "0", "1", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    first, second = experiments.results("flow")
+    bits = [run["history"][-1]["test_loss"] for run in (first, second)]
+    assert first["accuracy"] is None and first["recipe"]["objective"] == "Density(seed=0)" and first["model"] == "Glow"
+    assert all(f"{value:.3f} bits" in said for value in bits) and all(2 < value < 12 for value in bits)
+    (row,) = experiments.summary(["flow"], "quick")
+    assert (row["measure"], row["low"], row["high"]) == ("bits per dimension", min(bits), max(bits)) and row["current"]
+    assert main(["report", "flow", "tiny"]) == 0
+    table = capsys.readouterr().out
+    assert f"{row['mean']:.3f} ({min(bits):.3f} to {max(bits):.3f})" in table and "3.50" in table and "98.7%" in table
 
 
 def test_the_history_is_that_of_the_training_loop_and_the_callers_random_state_stays():
@@ -379,7 +402,7 @@ def test_missing_data_is_one_line(monkeypatch, capsys):
     def offline(name, train=True, root=None):
         raise data.DataUnavailableError(f"{name} is not under {root}")
 
-    monkeypatch.setattr(_registry, "load", offline)
+    monkeypatch.setattr(_recipes, "load", offline)
     assert main(["run", "tiny", "svhn-single", "--data-root", "nowhere"]) == 1
     assert capsys.readouterr().err == "error: mnist-5k is not under nowhere\n"
 

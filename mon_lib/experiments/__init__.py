@@ -5,7 +5,8 @@ Each run of one experiment with one seed leaves one file, which says everything 
 """
 
 from ._files import default_folder, provenance, save
-from ._registry import EXPERIMENTS, PROFILES, Experiment, Recipe
+from ._recipes import PROFILES, Experiment, Recipe
+from ._registry import EXPERIMENTS
 from ._results import report, results, summary
 from ._run import run
 from ._unfinished import Busy

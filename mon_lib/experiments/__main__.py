@@ -14,7 +14,8 @@ from ..data import DataUnavailableError
 from ..errors import ConvergenceError
 from ..training import CheckpointError
 from ._files import default_folder
-from ._registry import EXPERIMENTS, PROFILES, find
+from ._recipes import PROFILES
+from ._registry import EXPERIMENTS, find
 from ._results import show
 from ._run import check_device, check_seeds, run
 from ._unfinished import Busy

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from torch import Tensor, nn
 
-from ..data import Images, load
+from ..flows import Glow
+from ..flows.transforms import AuxiliaryMixing, FreeMixing, HouseholderMixing, InvertibleMixing
 from ..networks import (
     CNN,
     TABLE_D1,
@@ -27,116 +27,10 @@ from ..networks import (
     cayley_initialisation,
 )
 from ..reflections import AuxiliaryReflection, HouseholderProduct
-from ..training import Constant, OneCycle, Schedule, StepDecay
+from ..training import Constant, Density, OneCycle, StepDecay
+from ._recipes import Experiment, Recipe
 
-__all__ = ["EXPERIMENTS", "PROFILES", "Experiment", "Recipe", "find"]
-
-PROFILES = ("quick", "paper")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The data of a run and how to train on it, for `mon_lib.training.fit`.
-
-    Attributes
-    ----------
-    data : str
-        What :func:`mon_lib.data.load` calls the set.
-    epochs : int
-    learning_rate : float
-        Where the schedule starts.
-    schedule : Schedule
-    batch_size : int
-    augmented : bool
-        Whether training images are shifted and flipped.
-    train, test : int or None
-        How many images of each half, from its beginning; None for all.
-    options : tuple
-        Further arguments of the model, as pairs, where these images are not those that it is made for.
-    """
-
-    data: str
-    epochs: int
-    learning_rate: float
-    schedule: Schedule
-    batch_size: int = 128
-    augmented: bool = False
-    train: int | None = None
-    test: int | None = None
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def load(self, root=None) -> tuple[Images, Images]:
-        """The training and the test images; the errors are those of :func:`mon_lib.data.load`."""
-        train, test = (load(self.data, half, root) for half in (True, False))
-        train = train if self.train is None else train.take(self.train)
-        test = test if self.test is None else test.take(self.test)
-        return (train.augmented() if self.augmented else train), test
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return {
-            "data": self.data,
-            "train": self.train,
-            "test": self.test,
-            "augmented": self.augmented,
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-            "schedule": repr(self.schedule),
-            # Only where there are any, so that older results stay those of the same recipe; lists, as JSON gives them back.
-            **({"options": {k: list(v) if isinstance(v, tuple) else v for k, v in self.options}} if self.options else {}),
-        }
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A network, two recipes, and what they are to answer.
-
-    Attributes
-    ----------
-    name : str
-        Its key in `EXPERIMENTS`.
-    claim : str
-        An id of the ledger.
-    question : str
-        What the run answers.
-    network : callable
-        Makes the model.
-    parameters : int
-        What the model of the profile "paper" has.
-    paper : Recipe
-        The whole set and the paper's training.
-    quick : Recipe
-        Minutes on a CPU: less data, or other data, and fewer epochs.
-    accuracy : float or None
-        The test accuracy that the paper reports for the profile "paper"; None where it has none, or where the text that
-        we have of it lost the number.
-    """
-
-    name: str
-    claim: str
-    question: str
-    network: Callable[..., nn.Module]
-    parameters: int
-    paper: Recipe
-    quick: Recipe
-    accuracy: float | None = None
-
-    def recipe(self, profile: str) -> Recipe:
-        """The recipe of a profile.
-
-        Raises
-        ------
-        ValueError
-            If the profile is neither "quick" nor "paper".
-        """
-        if profile not in PROFILES:
-            raise ValueError(f"profile = {profile!r} is not one of {', '.join(PROFILES)}")
-        return getattr(self, profile)
-
-    def build(self, profile: str) -> nn.Module:
-        """The untrained model, drawn from PyTorch's random numbers."""
-        return self.network(**dict(self.recipe(profile).options))
+__all__ = ["EXPERIMENTS", "find"]
 
 
 # Table 1 in the text of the paper that we have; the other accuracies of its MONs are lost there.
@@ -201,6 +95,27 @@ def _svd(kind: str) -> Experiment:
     return Experiment(f"svd-mnist-5k-{kind}", "REF-31", question, network, 3_698_138, paper, quick)
 
 
+# Glow as in appendix B.3, with what mixes the channels of a pixel exchanged. The quick run sees patches of two photographs.
+_GLOW: Mapping[str, tuple[str, Callable[[int], nn.Module], int, float | None]] = {
+    "free": ("free 1x1 convolutions", FreeMixing, 736_332, 3.66),
+    "householder": ("orthogonal 1x1 convolutions, products of reflections,", HouseholderMixing, 711_468, None),
+    "kappa-1.5": ("reflections under the paper's condition", partial(InvertibleMixing, kappa=1.5), 711_468, None),
+    "kappa-1.9": ("reflections with condition number below 1.9", partial(InvertibleMixing, kappa=1.9), 711_468, None),
+    "auxiliary": ("free auxiliary reflections, which are no bijections,", AuxiliaryMixing, 711_468, None),
+}
+
+
+def _glow(kind: str) -> Experiment:
+    what, mixing, parameters, reported = _GLOW[kind]
+    question = f"How many bits per dimension does Glow with {what} need?"
+    paper = Recipe("cifar10", 80, 1e-3, Constant(), batch_size=64, objective=Density())
+    small = (("image_shape", (3, 16, 16)), ("levels", 2), ("steps", 4), ("hidden", 32))
+    cycle = OneCycle(peak=4e-3, up=2, down=5, hold=1)
+    quick = Recipe("photo-patches", 8, 1e-3, cycle, batch_size=64, options=small, objective=Density())
+    network = partial(Glow, mixing=mixing)
+    return Experiment(f"glow-photo-patches-{kind}", "REF-33", question, network, parameters, paper, quick, reported)
+
+
 # Pixel by pixel, a thousand digits of 14 x 14 in the quick run. All but the single mirror begin at one rotation.
 _RNN: Mapping[str, tuple[str, Callable[[Tensor], nn.Module], int]] = {
     "auxiliary": ("one auxiliary reflection", AuxiliaryReflection.from_orthogonal, 31_120),
@@ -240,6 +155,7 @@ _ENTRIES = (
     ),
     *map(_svd, _SVD),
     *map(_rnn, _RNN),
+    *map(_glow, _GLOW),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {entry.name: entry for entry in _ENTRIES}

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..training import History
+from ..training import Density, History
 from ._files import default_folder
-from ._registry import EXPERIMENTS, PROFILES, Recipe, find
+from ._recipes import PROFILES, Recipe
+from ._registry import EXPERIMENTS, find
 
-__all__ = ["FORMAT", "read", "report", "results", "show", "summary"]
+__all__ = ["FORMAT", "read", "report", "results", "score", "show", "summary"]
 
 FORMAT = "mon_lib experiment 1"
 _TYPES = {
@@ -36,7 +37,7 @@ _TYPES = {
     "clean": bool | None,
     "seconds": float | int,
     "interrupted": list,
-    "accuracy": float,
+    "accuracy": float | None,
     "history": list,
 }
 
@@ -80,8 +81,20 @@ def _check(data: Any) -> None:
     epochs = data["recipe"]["epochs"]
     if len(history) != epochs or history.column("epoch") != list(range(1, len(history) + 1)):
         raise ValueError(f"its history does not have the {epochs} epochs of its recipe")
-    if not 0.0 <= data["accuracy"] <= 1.0 or data["accuracy"] != history[-1].test_accuracy:
+    if data["accuracy"] != history[-1].test_accuracy:
         raise ValueError(f"its accuracy, {data['accuracy']}, is not that of the last epoch")
+    if data["accuracy"] is not None and not 0.0 <= data["accuracy"] <= 1.0:
+        raise ValueError(f"its accuracy, {data['accuracy']}, is not between 0 and 1")
+    if not isinstance(history[-1].test_loss, float):
+        raise ValueError(f"its test_loss, {history[-1].test_loss!r}, has the wrong type")
+
+
+def score(result: Mapping[str, Any]) -> tuple[float, str]:
+    """What a result is judged by, and how it is written: the accuracy, or the bits per dimension of a density."""
+    if result["accuracy"] is not None:
+        return result["accuracy"], f"{result['accuracy']:.2%}"
+    bits = result["history"][-1]["test_loss"]
+    return bits, f"{bits:.3f} bits"
 
 
 def results(name: str | None = None, profile: str | None = None, folder: str | os.PathLike | None = None) -> list[dict[str, Any]]:
@@ -149,11 +162,11 @@ def summary(
     Returns
     -------
     list of dict
-        ``name``, ``claim``, ``profile``, ``paper`` (its accuracy, or None; always None for "quick", which is another
+        ``name``, ``claim``, ``profile``, ``paper`` (what it reports, or None; always None for "quick", which is another
         experiment) and ``runs``, the results by seed. Where nothing was run, ``runs`` is empty and the profile is the one
         asked for, or "paper". With runs also ``recipe``, ``current`` (whether that is still the experiment's recipe),
-        ``data``, ``parameters``, ``seeds``, ``devices``, ``dates`` (first and last day), and of the accuracy ``mean``,
-        ``low`` and ``high``.
+        ``data``, ``parameters``, ``seeds``, ``devices``, ``dates`` (first and last day), ``measure`` ("accuracy", or "bits per
+        dimension" of a density), and of that ``mean``, ``low`` and ``high``.
 
     Raises
     ------
@@ -175,7 +188,7 @@ def _summary(names: Sequence[str] | None, profile: str | None, found: list[dict[
     for experiment in wanted:
         for each in PROFILES if profile is None else (profile,):
             row = {"name": experiment.name, "claim": experiment.claim, "profile": each}
-            row["paper"] = experiment.accuracy if each == "paper" else None
+            row["paper"] = experiment.reported if each == "paper" else None
             recipes = groups.get((experiment.name, each), {})
             rows += [row | _over_seeds(list(runs.values()), experiment.recipe(each)) for runs in recipes.values()]
             if not recipes and (profile or each == "paper"):
@@ -185,7 +198,7 @@ def _summary(names: Sequence[str] | None, profile: str | None, found: list[dict[
 
 def _over_seeds(runs: list[dict[str, Any]], recipe: Recipe) -> dict[str, Any]:
     runs = sorted(runs, key=lambda result: result["seed"])
-    first, accuracies = runs[0], [result["accuracy"] for result in runs]
+    first, scores = runs[0], [score(result)[0] for result in runs]
     days = sorted(result["date"][:10] for result in runs)
     return {
         "runs": runs,
@@ -196,14 +209,15 @@ def _over_seeds(runs: list[dict[str, Any]], recipe: Recipe) -> dict[str, Any]:
         "seeds": [result["seed"] for result in runs],
         "devices": sorted({result["device"] for result in runs}),
         "dates": (days[0], days[-1]),
-        "mean": statistics.fmean(accuracies),
-        "low": min(accuracies),
-        "high": max(accuracies),
+        "measure": "bits per dimension" if first["accuracy"] is None else "accuracy",
+        "mean": statistics.fmean(scores),
+        "low": min(scores),
+        "high": max(scores),
     }
 
 
 def report(names: Sequence[str] | None = None, profile: str | None = None, folder: str | os.PathLike | None = None) -> None:
-    """Print what was run and what it gave, beside the accuracies of the paper; the arguments are those of `summary`.
+    """Print what was run and what it gave, beside what the paper reports; the arguments are those of `summary`.
 
     Raises
     ------
@@ -224,19 +238,22 @@ def show(names: Sequence[str] | None, profile: str | None, folder: str | os.Path
         except ValueError as error:
             faults.append(str(error))
     found = sorted((r for r in found if profile in (None, r["profile"])), key=_age)
-    header = ["experiment", "profile", "data", "seeds", "accuracy: mean (min to max)", "paper", "device", "date"]
+    measured = "accuracy, or bits per dimension: mean (min to max)"
+    header = ["experiment", "profile", "data", "seeds", measured, "paper", "device", "date"]
     lines = [header]
     for row in _summary(names, profile, found):
-        paper = "-" if row["paper"] is None else f"{row['paper']:.1%}"
+        bits = isinstance(find(row["name"]).recipe(row["profile"]).objective, Density)
+        form, short = (".3f", ".2f") if bits else (".2%", ".1%")
+        paper = "-" if row["paper"] is None else f"{row['paper']:{short}}"
         if not row["runs"]:
             lines.append([row["name"], row["profile"], "-", "-", "not run", paper, "-", "-"])
             continue
         data, dates = row["data"], dict.fromkeys(row["dates"])
         each = row["profile"] if row["current"] else f"{row['profile']}, old recipe"
-        accuracy = f"{row['mean']:.2%} ({row['low']:.2%} to {row['high']:.2%})"
+        measured = f"{row['mean']:{form}} ({row['low']:{form}} to {row['high']:{form}})"
         which = f"{data['name']}, {data['train']} + {data['test']}"
         seeds, devices = " ".join(map(str, row["seeds"])), ", ".join(row["devices"])
-        lines.append([row["name"], each, which, seeds, accuracy, paper, devices, " to ".join(dates)])
+        lines.append([row["name"], each, which, seeds, measured, paper, devices, " to ".join(dates)])
     widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
     for line in lines:

@@ -16,8 +16,9 @@ from ..equilibrium import Equilibrium
 from ..networks import count_parameters
 from ..training import CheckpointError, fit
 from ._files import default_folder, provenance, save
-from ._registry import Experiment, Recipe, find
-from ._results import FORMAT, read, results
+from ._recipes import Experiment, Recipe
+from ._registry import find
+from ._results import FORMAT, read, results, score
 from ._unfinished import ANEW, Unfinished
 
 __all__ = ["check_device", "check_seeds", "run"]
@@ -94,7 +95,7 @@ def run(
                     data = {"format": FORMAT, **identity, "claim": experiment.claim, **origin, "interrupted": earlier, **trained}
                     result = read(save(f"run-{key}", data, folder))
                     unfinished.forget()
-        say(f"{key}: accuracy {result['accuracy']:.2%}, {result['seconds']:.0f} s on {result['device']}, in {result['file']}")
+        say(f"{key}: {score(result)[1]}, {result['seconds']:.0f} s on {result['device']}, in {result['file']}")
         found.append(result)
     return found
 
@@ -176,6 +177,7 @@ def _train(recipe: Recipe, model: nn.Module, images, seed: int, device: torch.de
             test,
             epochs=recipe.epochs,
             seed=seed,
+            objective=recipe.objective,
             batch_size=recipe.batch_size,
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,

@@ -16,10 +16,11 @@ SINGULAR = 1e-6  # relative size below which y may be in the range of a singular
 POLISH = 12  # most Newton steps for a candidate
 EXACT = 1e-10  # residual of a preimage
 APART = 1e-6  # distance of two different ones
+CHUNK_BYTES = 1 << 26  # most memory for the pencils of the samples that are solved at once
 
 
-def preimages(f: FrozenReflection, y: Tensor) -> Tensor:
-    """All x with f(x) = y.
+def preimages(f: FrozenReflection, y: Tensor) -> list[Tensor]:
+    """All x with f(x) = y, for each row of y.
 
     With t = 2c, f(x) = y says (I - tW)x = y, and f keeps lengths. Conversely (I - tW)x = y and ||x|| = ||y|| give
     t = 2c, unless t = 0. As ||x||^2 - ||y||^2 = (x + y)'(x - y) = t (x + y)'Wx, dividing by t leaves
@@ -37,90 +38,113 @@ def preimages(f: FrozenReflection, y: Tensor) -> Tensor:
     f : FrozenReflection
         In float64, outside the graph.
     y : Tensor
-        Shape ``(d,)``, float64, finite.
+        Shape ``(N, d)``, float64, finite.
 
     Returns
     -------
-    Tensor
-        Shape ``(count, d)``, the one closest to y first.
+    list of Tensor
+        N times shape ``(count, d)``, the one closest to y first.
 
     Raises
     ------
     ValueError
         If there is a continuum of them: an eigenspace of W of dimension two or more orthogonal to y.
     """
-    length = y.norm()
+    d = y.shape[1]
     norm = torch.linalg.matrix_norm(f.W, 2)
-    if length == 0 or norm == 0:
-        return y.clone().unsqueeze(0)
-    y, W = y / length, f.W / norm
-    candidates = [y.unsqueeze(0), *_regular(W, y), *_singular(f, W, y)]
-    x = torch.cat(candidates)
-    size = torch.linalg.vector_norm(x, dim=1)
-    x = x[torch.isfinite(size) & (size > 0)]
-    target = y.expand_as(x)
-    x, residual = scaled(f, x, target)
-    for _ in range(POLISH):
-        before = residual
-        x, residual = newton_step(f, x, target)
-        if bool((residual > 0.5 * before).all()):
-            break
-    x = x[residual <= EXACT]
-    x = x[torch.argsort(x @ y, descending=True, stable=True)]
-    found: list[Tensor] = []
-    for one in x:
-        if all((one - other).norm() > APART for other in found):
-            found.append(one)
-    return torch.stack(found) * length if found else x * length
-
-
-def _regular(W: Tensor, y: Tensor) -> list[Tensor]:
-    """x = (I - tW)^-1 y for the real roots t of the pencil N0 - tN1, by shift and invert: t = shift + 1/s."""
-    d = len(y)
-    eye, empty = torch.eye(d, dtype=W.dtype, device=W.device), torch.zeros_like(W)
-    column, none = y.unsqueeze(1), torch.zeros_like(y).unsqueeze(1)
-    N0 = torch.cat(
-        [
-            torch.cat([eye, empty, -column], 1),
-            torch.cat([-W, eye, none], 1),
-            torch.cat([(y @ W).unsqueeze(0), column.T, torch.zeros_like(column[:1])], 1),
-        ]
-    )
-    N1 = torch.block_diag(W, W.T, torch.zeros_like(column[:1]))
-    shifts = torch.tensor(SHIFTS, dtype=W.dtype, device=W.device)
-    inverses, info = torch.linalg.inv_ex(N0 - shifts.view(-1, 1, 1) * N1)
-    sizes = torch.where(info == 0, torch.linalg.matrix_norm(inverses).nan_to_num(nan=torch.inf), torch.inf)
-    best = int(torch.argmin(sizes))
-    s = torch.linalg.eigvals(inverses[best] @ N1)
-    s = s[s.abs() > torch.finfo(W.dtype).eps * s.abs().max()]
-    t = shifts[best] + 1.0 / s
-    t = t.real[t.imag.abs() <= LOOSE * t.abs()]
-    x, _ = torch.linalg.solve_ex(eye - t.view(-1, 1, 1) * W, y.expand(len(t), d))
-    return [x]
-
-
-def _singular(f: FrozenReflection, W: Tensor, y: Tensor) -> list[Tensor]:
-    """The solutions with I - tW singular: t = 1/lambda for a real eigenvalue with a left eigenvector orthogonal to y."""
-    eye = torch.eye(len(y), dtype=W.dtype, device=W.device)
+    if norm == 0:
+        return list(y.clone().unsqueeze(1))
+    W = f.W / norm
     values, left = torch.linalg.eig(W.T)
     real = (values.imag.abs() <= SINGULAR * values.abs()) & (values.abs() > SINGULAR)
-    orthogonal = (left.T @ y.to(left.dtype)).abs() <= SINGULAR
-    found = []
-    for value in values[real & orthogonal].real:
-        P, S, Qh = torch.linalg.svd(eye - W / value)
-        null = SINGULAR * S[0] >= S
-        if not bool(null.any()) or (P[:, null].T @ y).norm() > SINGULAR:
-            continue
-        part = Qh[~null].T @ ((P[:, ~null].T @ y) / S[~null])
-        rest = 1.0 - float(part @ part)
-        if rest < -SINGULAR:
-            continue
-        step = max(rest, 0.0) ** 0.5 * Qh[null]
-        ends = torch.cat([part + step, part - step])
-        if len(step) > 1 and rest > SINGULAR and float(scaled(f, ends, y.expand_as(ends))[1].max()) <= EXACT:
-            raise ValueError(
-                f"y has infinitely many preimages: an eigenspace of W of dimension {len(step)} is orthogonal to it, and x "
-                "may turn in it. Move W or y a little, or use inverse(y) for one of them."
-            )
-        found.append(ends)
+    values, left = values[real].real, left[:, real]
+    chunk = max(1, CHUNK_BYTES // (8 * len(SHIFTS) * (2 * d + 1) ** 2))
+    found: list[Tensor] = []
+    for part in y.split(chunk):
+        length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
+        unit = part / length.clamp_min(torch.finfo(part.dtype).tiny)
+        of, x = _regular(W, unit)
+        extra = [
+            (k, ends)
+            for k, j in ((unit.to(left.dtype) @ left).abs() <= SINGULAR).nonzero().tolist()
+            if length[k] > 0 and len(ends := _singular(f, W, unit[k], values[j]))
+        ]
+        of = torch.cat([torch.arange(len(part), device=y.device), of, *(of.new_full((len(ends),), k) for k, ends in extra)])
+        x = torch.cat([unit, x, *(ends for _, ends in extra)])
+        of, x = _polish(f, unit, of, x)
+        for k in range(len(part)):
+            found.append(_different(x[of == k], unit[k]) * length[k] if length[k] > 0 else part[k : k + 1].clone())
     return found
+
+
+def _regular(W: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x = (I - tW)^-1 y for the real roots t of the pencils N0 - tN1, and the sample of each.
+
+    By shift and invert: t = shift + 1/s for the eigenvalues s of (N0 - shift N1)^-1 N1.
+    """
+    N, d = y.shape
+    eye, one = torch.eye(d, dtype=W.dtype, device=W.device), y.new_zeros(1, 1)
+    N1 = torch.block_diag(W, W.T, one)
+    N0 = torch.block_diag(eye, eye, one).repeat(N, 1, 1)
+    N0[:, d:-1, :d] = -W
+    N0[:, :d, -1] = -y
+    N0[:, -1, :d] = y @ W
+    N0[:, -1, d:-1] = y
+    shifts = torch.tensor(SHIFTS, dtype=W.dtype, device=W.device)
+    inverses, info = torch.linalg.inv_ex(N0 - shifts.view(-1, 1, 1, 1) * N1)
+    sizes = torch.where(info == 0, torch.linalg.matrix_norm(inverses).nan_to_num(nan=torch.inf), torch.inf)
+    best = torch.argmin(sizes, 0)
+    s = torch.linalg.eigvals(inverses[best, torch.arange(N, device=y.device)] @ N1)
+    t = shifts[best].unsqueeze(1) + 1.0 / s
+    finite = s.abs() > torch.finfo(W.dtype).eps * s.abs().amax(1, keepdim=True)
+    of, root = (finite & (t.imag.abs() <= LOOSE * t.abs())).nonzero().unbind(1)
+    t = t.real[of, root].view(-1, 1, 1)
+    step = max(1, CHUNK_BYTES // (8 * d * d))
+    parts = [torch.linalg.solve_ex(eye - a * W, b)[0] for a, b in zip(t.split(step), y[of].split(step), strict=True)]
+    return of, torch.cat(parts)
+
+
+def _singular(f: FrozenReflection, W: Tensor, y: Tensor, value: Tensor) -> Tensor:
+    """The solutions with t = 1/value, for an eigenvalue of W with a left eigenvector orthogonal to y."""
+    P, S, Qh = torch.linalg.svd(torch.eye(len(y), dtype=W.dtype, device=W.device) - W / value)
+    null = SINGULAR * S[0] >= S
+    if not bool(null.any()) or (P[:, null].T @ y).norm() > SINGULAR:
+        return y[None][:0]
+    part = Qh[~null].T @ ((P[:, ~null].T @ y) / S[~null])
+    rest = 1.0 - float(part @ part)
+    if rest < -SINGULAR:
+        return y[None][:0]
+    step = max(rest, 0.0) ** 0.5 * Qh[null]
+    ends = torch.cat([part + step, part - step])
+    if len(step) > 1 and rest > SINGULAR and float(scaled(f, ends, y.expand_as(ends))[1].max()) <= EXACT:
+        raise ValueError(
+            f"y has infinitely many preimages: an eigenspace of W of dimension {len(step)} is orthogonal to it, and x "
+            "may turn in it. Move W or y a little, or use inverse(y) for one of them."
+        )
+    return ends
+
+
+def _polish(f: FrozenReflection, y: Tensor, of: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The candidates x for the rows ``of`` of y that are preimages, after a few Newton steps."""
+    size = torch.linalg.vector_norm(x, dim=1)
+    usable = torch.isfinite(size) & (size > 0)
+    of, x = of[usable], x[usable]
+    step = max(1, CHUNK_BYTES // (8 * x.shape[1] ** 2))
+    kept = []
+    for target, part in zip(y[of].split(step), x.split(step), strict=True):
+        part, residual = scaled(f, part, target)
+        for _ in range(POLISH):
+            before = residual
+            part, residual = newton_step(f, part, target)
+            if bool((residual > 0.5 * before).all()):
+                break
+        kept.append((part, residual <= EXACT))
+    exact = torch.cat([good for _, good in kept])
+    return of[exact], torch.cat([part for part, _ in kept])[exact]
+
+
+def _different(x: Tensor, y: Tensor) -> Tensor:
+    """Each point once, the closest to y first."""
+    x = x[torch.argsort(x @ y, descending=True, stable=True)]
+    near = (torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") <= APART).tril(-1)
+    return x[~near.any(1)]

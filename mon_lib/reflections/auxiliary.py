@@ -211,7 +211,7 @@ class AuxiliaryReflection(nn.Module):
         rows = check_finite("y", self._rows("y", y)).double()
         f = FrozenReflection.of(self.weight, torch.float64)
         check_finite("weight", f.W)
-        return [preimages(f, row).to(y.dtype) for row in rows]
+        return [x.to(y.dtype) for x in preimages(f, rows)]
 
     def _rows(self, name: str, x: Tensor) -> Tensor:
         """The vectors as rows, in the dtype of the computation."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..operators._base import full_precision
 from ._checks import check_finite, check_size, check_vectors, in_working_dtype, working_dtype
-from ._eigenbasis import Basis, Inverse, LogDet, Spectrum, rotate
+from ._eigenbasis import Basis, ForwardLogDet, Inverse, Spectrum, rotate
 from .householder import householder
 
 __all__ = ["InvertibleReflection", "PreparedInvertible"]
@@ -181,9 +181,9 @@ class PreparedInvertible:
 
     @full_precision
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x) and log|det J(x)|."""
-        wide = self._widen("x", x)
-        return self(x), LogDet.apply(wide, self.W, self.basis, self.dim)[0].to(x.dtype)
+        """f(x) and log|det J(x)|, both from the coordinates in the eigenbasis."""
+        y, ladj, _ = ForwardLogDet.apply(self._widen("x", x), self.W, self.basis, self.dim)
+        return y.to(x.dtype), ladj.to(x.dtype)
 
     @full_precision
     def inverse(self, y: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class PreparedInvertible:
         """The inverse, and the log|det| of its Jacobian."""
         wide = check_finite("y", self._widen("y", y))
         x = Inverse.apply(wide, self.W, self.basis, self.dim)[0]
-        return x.to(y.dtype), -LogDet.apply(x, self.W, self.basis, self.dim)[0].to(y.dtype)
+        return x.to(y.dtype), -ForwardLogDet.apply(x, self.W, self.basis, self.dim)[1].to(y.dtype)
 
 
 def _check_dim(dim: int) -> int:

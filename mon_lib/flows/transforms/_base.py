@@ -1,0 +1,141 @@
+"""What every transform of a flow offers: forwards with the logarithm of its determinant, and back (REF section 2.1)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+__all__ = ["Compose", "Inverse", "Transform", "check_batch", "check_images"]
+
+
+def check_batch(x: Tensor, name: str = "x") -> None:
+    """Raise unless x is a batch of floating-point samples.
+
+    Raises
+    ------
+    TypeError
+        If x is not a floating-point tensor.
+    ValueError
+        If x has no axis beside that of the batch.
+    """
+    if not getattr(x, "is_floating_point", bool)():
+        found = getattr(x, "dtype", type(x).__name__)
+        raise TypeError(f"{name} is {found}, not a floating-point tensor; pass {name}.float()")
+    if x.ndim < 2:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; a transform takes (batch, ...); put unsqueeze(0) before one sample")
+
+
+def check_images(x: Tensor, channels: int | None, name: str = "x") -> None:
+    """Raise unless x is a batch of images with this number of channels; None allows any.
+
+    Raises
+    ------
+    TypeError
+        If x is not a floating-point tensor.
+    ValueError
+        If x is not ``(batch, channels, H, W)``.
+    """
+    check_batch(x, name)
+    if x.ndim != 4 or (channels is not None and x.shape[1] != channels):
+        wanted = "channels" if channels is None else channels
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; this transform takes images (batch, {wanted}, H, W)")
+
+
+class Transform(nn.Module, ABC):
+    """A bijection of samples, y = f(x), with log|det df/dx| for each sample.
+
+    All axes but the first belong to the sample; the determinant is that of the map of all its entries.
+    """
+
+    @abstractmethod
+    def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """y ``(batch, ...)`` and log|det df/dx| at x ``(batch,)``."""
+
+    @abstractmethod
+    def inverse(self, y: Tensor) -> Tensor:
+        """The x with f(x) = y."""
+
+    def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """x and log|det df^-1/dy| at y, the negative of that of f at x."""
+        x = self.inverse(y)
+        return x, -self.forward_and_ladj(x)[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """y alone."""
+        return self.forward_and_ladj(x)[0]
+
+
+class Compose(Transform):
+    """Transforms one after the other, the first first.
+
+    Parameters
+    ----------
+    *transforms : Transform
+
+    Raises
+    ------
+    TypeError
+        If one of them is no `Transform`.
+    """
+
+    def __init__(self, *transforms: Transform):
+        super().__init__()
+        for transform in transforms:
+            if not isinstance(transform, Transform):
+                raise TypeError(f"{type(transform).__name__} is not a mon_lib.flows.Transform; derive it from that class")
+        self.transforms = nn.ModuleList(transforms)
+
+    def __len__(self) -> int:
+        return len(self.transforms)
+
+    def __iter__(self) -> Iterator[Transform]:
+        return iter(self.transforms)
+
+    def __getitem__(self, index: int) -> Transform:
+        return self.transforms[index]
+
+    def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        check_batch(x)
+        total = x.new_zeros(len(x))
+        for transform in self.transforms:
+            x, ladj = transform.forward_and_ladj(x)
+            total = total + ladj
+        return x, total
+
+    def inverse(self, y: Tensor) -> Tensor:
+        check_batch(y, "y")
+        for transform in reversed(self.transforms):
+            y = transform.inverse(y)
+        return y
+
+    def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        check_batch(y, "y")
+        total = y.new_zeros(len(y))
+        for transform in reversed(self.transforms):
+            y, ladj = transform.inverse_and_ladj(y)
+            total = total + ladj
+        return y, total
+
+
+class Inverse(Transform):
+    """A transform the other way round.
+
+    Parameters
+    ----------
+    transform : Transform
+    """
+
+    def __init__(self, transform: Transform):
+        super().__init__()
+        self.transform = transform
+
+    def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.transform.inverse_and_ladj(x)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        return self.transform.forward(y)
+
+    def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        return self.transform.forward_and_ladj(y)
