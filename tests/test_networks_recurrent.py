@@ -89,6 +89,26 @@ def test_the_states_are_all_there_and_keep_their_norm_without_input():
         torch.testing.assert_close(model.readout(h[-1]), model(x))
 
 
+def test_the_gradient_keeps_one_direction_whatever_the_weights():
+    """Jh_0 = h_T and J'h_T = h_0, while other singular values are far from 1; at W = I - U all of them are 1."""
+    x, spread = torch.zeros(1, 10, 1, dtype=F64), []
+    for f in (AuxiliaryReflection(5).double(), AuxiliaryReflection.from_orthogonal(henaff_initialisation(5, F64))):
+        model = ReflectionRNN(1, 5, 2, f).double()
+
+        def run(h, model=model):
+            return torch.func.functional_call(model, {"h0": h}, (x,))
+
+        model.readout = nn.Identity()
+        h = model.h0.detach()
+        end, J = run(h).detach()[0], torch.func.jacrev(run)(h).detach()[0]
+        torch.testing.assert_close(J @ h, end)
+        torch.testing.assert_close(J.T @ end, h)
+        s = torch.linalg.svdvals(J)
+        assert float((s - 1).abs().min()) < 1e-9
+        spread.append(float((s - 1).abs().max()))
+    assert spread[0] > 0.1 and spread[1] < 1e-9
+
+
 # The start
 
 
@@ -145,6 +165,14 @@ def test_modrelu_at_zero(bias, slope):
     y.sum().backward()
     assert torch.equal(z.grad, torch.full((3,), slope, dtype=F64))
     assert torch.equal(b.grad, torch.zeros(3, dtype=F64))
+
+
+def test_nan_passes_on():
+    for bias in (-1.0, 0.0):
+        assert modrelu(torch.tensor([math.nan, 1.0]), torch.full((2,), bias)).isnan().tolist() == [True, False]
+    x = torch.zeros(2, 5, 3, dtype=F64)
+    x[1, 2, 0] = math.nan
+    assert network()(x).isnan().any(1).tolist() == [False, True]
 
 
 # Rotations to start from

@@ -36,8 +36,9 @@ def modrelu(z: Tensor, bias: Tensor) -> Tensor:
     Tensor
         Shape ``(..., d)``.
     """
-    alive = z.abs() + bias >= 0
-    return torch.where(alive, z + z.sign() * bias, 0.0)
+    sign = z.detach().sign()  # a constant to autograd, which would carry its zero derivative along
+    dead = torch.addcmul(bias.detach(), z.detach(), sign) < 0.0  # never for NaN, which passes on
+    return torch.addcmul(z, sign, bias).masked_fill(dead, 0.0)
 
 
 def cayley_initialisation(d: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -218,7 +219,7 @@ class ReflectionRNN(nn.Module):
             raise ValueError(f"x has shape {found}; pass sequences of shape (batch, length, {self.inputs})")
         if x.shape[1] == 0:
             raise ValueError("x has sequences of length 0, which say nothing; pass at least one step")
-        check_dtype(x, self.readout.weight)
+        check_dtype(x, self.inject.weight)
 
 
 def _module(transition: Transition, d: int) -> nn.Module:

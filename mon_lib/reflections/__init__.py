@@ -1,6 +1,6 @@
 """Householder reflections, products of them, and one reflection chosen by its input, f(x) = H(Wx)x ("One Reflection Suffice")."""
 
-from .auxiliary import AuxiliaryReflection
+from .auxiliary import AuxiliaryReflection, Newton
 from .householder import householder
 from .invertible import InvertibleReflection
 from .products import HouseholderProduct
@@ -11,6 +11,7 @@ __all__ = [
     "DampedInverse",
     "HouseholderProduct",
     "InvertibleReflection",
+    "Newton",
     "householder",
     "solve_secular",
 ]

@@ -107,7 +107,7 @@ def _dot(x: Tensor, k: Tensor, dim: int) -> Tensor:
 
 def _sums(x: Tensor, delta: Tensor, dim: int, r: Tensor | None = None) -> _Sums:
     """The sums at x / max|x|; where x = 0 they are those of W = I, so that nothing is divided by zero."""
-    largest = x.abs().amax(dim, keepdim=True)
+    largest = torch.maximum(x.amax(dim, keepdim=True), x.amin(dim, keepdim=True).neg())
     zero = largest == 0
     scale = largest.masked_fill(zero, 1)
     x, mu = x / scale, 1 + delta
@@ -142,7 +142,7 @@ class ForwardLogDet(torch.autograd.Function):
         coordinates = rotate(x, basis.Q, dim)
         s = _sums(coordinates, basis.delta, dim)
         ladj = _sum_of_logs(s.g, dim) + (s.S1 / s.S0).log()
-        return rotate(coordinates * s.g, -basis.Q.mT, dim), ladj.masked_fill(s.zero, 0).squeeze(dim), coordinates
+        return rotate(s.g.mul_(coordinates), -basis.Q.mT, dim), ladj.masked_fill(s.zero, 0).squeeze(dim), coordinates
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:

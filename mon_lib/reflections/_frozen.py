@@ -24,12 +24,13 @@ class FrozenReflection:
     ----------
     W : Tensor
         Shape ``(d, d)``, in the dtype of the computation.
-    noise : Tensor
-        ||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``.
+    noise : Tensor, optional
+        ||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``. Without it every call works it out, when Wx
+        has just brought W into the cache: for a map that is called once.
     """
 
     W: Tensor
-    noise: Tensor
+    noise: Tensor | None = None
 
     @classmethod
     @full_precision
@@ -37,9 +38,7 @@ class FrozenReflection:
         """The reflection of a weight, computed in `dtype`; what is noise depends on the dtype of the weight."""
         eps = torch.finfo(working_dtype(weight.dtype)).eps
         W = weight.to(working_dtype(weight.dtype) if dtype is None else dtype)
-        entries = W.detach().flatten()
-        noise = torch.dot(entries, entries).sqrt() * (NOISE * eps)
-        return cls(W, noise.masked_fill(~torch.isfinite(noise), 0.0))
+        return cls(W, _noise(W.detach(), eps))
 
     def __call__(self, x: Tensor) -> Tensor:
         """f(x)."""
@@ -49,20 +48,30 @@ class FrozenReflection:
         """y = x - 2a u^, u^ = Wx/||Wx||, a = x'u^, ||Wx||, and 1 or, where Wx is noise, 0; the last three ``(N, 1)``."""
         return _Reflect.apply(x, self.W, self.noise)
 
-    def pieces(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """A = I - 2cW, u^ and v^ = W'x/||Wx||, both zero where Wx is noise: J = H(u^)(A + 2 u^ v^') (REF Theorem 3)."""
-        _, u, a, length, keep = self.parts(x)
+    def value_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x) and J, shape ``(N, d, d)``.
+
+        REF Theorem 3 with A = I - 2cW and v^ = W'x/||Wx|| as one rank-one change, J = A - 2 u^ (A'u^ + v^)'; and I - W
+        where Wx is noise.
+        """
+        y, u, a, length, keep = self.parts(x)
         noise = keep == 0  # there c = 1/2 and no quotient, since its derivative may overflow
         length = length.masked_fill(noise, 1.0)
         c = a.masked_fill(noise, 0.5) / length
         eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        return eye - (2.0 * c).unsqueeze(2) * self.W, keep * u, keep * ((x @ self.W) / length)
+        A, u = eye - (2.0 * c).unsqueeze(2) * self.W, keep * u
+        b = (u.unsqueeze(1) @ A).squeeze(1) + keep * ((x @ self.W) / length)
+        return y, A - 2.0 * u.unsqueeze(2) * b.unsqueeze(1)
 
     def jacobian(self, x: Tensor) -> Tensor:
-        """J, shape ``(N, d, d)``: the one rank-one change A - 2 u^ (A'u^ + v^)'."""
-        A, u, v = self.pieces(x)
-        b = (u.unsqueeze(1) @ A).squeeze(1) + v
-        return A - 2.0 * u.unsqueeze(2) * b.unsqueeze(1)
+        """J, shape ``(N, d, d)``."""
+        return self.value_and_jacobian(x)[1]
+
+
+def _noise(W: Tensor, eps: float) -> Tensor:
+    """NOISE eps ||W||_F, zero where that is not finite."""
+    entries = W.flatten()
+    return torch.nan_to_num(torch.dot(entries, entries).sqrt() * (NOISE * eps), nan=0.0, posinf=0.0)
 
 
 class _Reflect(torch.autograd.Function):
@@ -79,8 +88,9 @@ class _Reflect(torch.autograd.Function):
 
     @staticmethod
     @full_precision
-    def forward(x: Tensor, W: Tensor, noise: Tensor):
+    def forward(x: Tensor, W: Tensor, noise: Tensor | None):
         u = x @ W.mT
+        noise = _noise(W, torch.finfo(W.dtype).eps) if noise is None else noise
         exact = torch.linalg.vector_norm(u, dim=-1, keepdim=True, dtype=torch.float64)
         small = exact <= noise * torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
         length = exact.clamp_min(torch.finfo(x.dtype).tiny).to(x.dtype)

@@ -44,7 +44,8 @@ def newton_step(f: FrozenReflection, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
     tuple of Tensor
         Shapes ``(N, d)`` and ``(N,)``; x itself where no fraction of the step comes closer.
     """
-    direction, info = torch.linalg.solve_ex(f.jacobian(x), y - f(x))
+    image, J = f.value_and_jacobian(x)
+    direction, info = torch.linalg.solve_ex(J, y - image)
     usable = torch.isfinite(direction).all(1) & (info == 0)
     direction = torch.where(usable.unsqueeze(1), direction, 0.0)
     fractions = torch.cat([direction.new_zeros(1), 0.5 ** torch.arange(FRACTIONS, dtype=x.dtype, device=x.device)])

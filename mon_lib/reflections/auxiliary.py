@@ -53,9 +53,10 @@ class AuxiliaryReflection(nn.Module):
 
     Examples
     --------
-    >>> f = AuxiliaryReflection.from_orthogonal(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
-    >>> f(torch.tensor([1.0, 0.0]))
-    tensor([0., 1.], grad_fn=<ViewBackward0>)
+    >>> U, x = torch.tensor([[0.0, -1.0], [1.0, 0.0]]), torch.randn(5, 2)
+    >>> f = AuxiliaryReflection.from_orthogonal(U)
+    >>> bool(torch.allclose(f(x), x @ U.T, atol=1e-6))
+    True
     """
 
     def __init__(self, d: int, *, dtype=None, device=None):
@@ -86,14 +87,17 @@ class AuxiliaryReflection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x), shape ``(..., d)``, in the dtype of x; computed in float32 where x or W is shorter. NaN passes on."""
-        return self.prepared()(x)
+        return self._with(FrozenReflection(self.weight.to(working_dtype(self.weight.dtype))))(x)
 
     def prepared(self) -> Callable[[Tensor], Tensor]:
         """x -> f(x) with the work that depends on W alone done once; gradients flow to the weight.
 
         For the many steps of one recurrent pass. W is frozen in it: ask for another after a change.
         """
-        f = FrozenReflection.of(self.weight)
+        return self._with(FrozenReflection.of(self.weight))
+
+    def _with(self, f: FrozenReflection) -> Callable[[Tensor], Tensor]:
+        """f for vectors of any leading shape, in the dtype of each."""
 
         @full_precision
         def apply(x: Tensor) -> Tensor:
@@ -105,8 +109,6 @@ class AuxiliaryReflection(nn.Module):
     @full_precision
     def jacobian(self, x: Tensor) -> Tensor:
         """J = H(Wx)A - 2 Wx x'W / ||Wx||^2 with A = I - 2cW (REF Theorem 3), and I - W where Wx = 0.
-
-        With v = W'x it is the one rank-one change A - 2 Wx (A'Wx + v)' / ||Wx||^2.
 
         Parameters
         ----------
@@ -123,15 +125,11 @@ class AuxiliaryReflection(nn.Module):
 
     @full_precision
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x) and log|det J| at x.
+        """f(x) and log|det J| at x, from one LU factorisation of J for a sample.
 
-        REF Lemma 1 divides by ||Wx||^2 and inverts A, and its simplified form divides by x'Wx; all three may vanish
-        where det J does not. The matrix determinant lemma read backwards has no quotient that can blow up,
-
-            |det J| = |det [[A, -2 u^], [v^', 1]]|,   u^ = Wx/||Wx||, v^ = W'x/||Wx||,
-
-        and is what is computed: one LU factorisation of size d + 1 and memory (d + 1)^2 for a sample. For symmetric W
-        with a bounded condition number `InvertibleReflection` needs O(d).
+        REF Lemma 1 divides by a singular A, and its simplified form -det(A) x'A^-1 Wx/(x'Wx) by x'Wx, where det J is
+        nothing special; J has no quotient but 1/||Wx||, and its factorisation costs what that of A does. For symmetric W
+        with a bounded condition number `InvertibleReflection` needs O(d) and no factorisation.
 
         Parameters
         ----------
@@ -143,13 +141,8 @@ class AuxiliaryReflection(nn.Module):
         tuple of Tensor
             Shapes ``(..., d)`` and ``(...)``; -inf where J is singular.
         """
-        rows = self._rows("x", x)
-        f = FrozenReflection.of(self.weight)
-        y = f(rows)
-        A, u, v = f.pieces(rows)
-        top = torch.cat([A, -2.0 * u.unsqueeze(2)], 2)
-        K = torch.cat([top, torch.nn.functional.pad(v, (0, 1), value=1.0).unsqueeze(1)], 1)
-        ladj = torch.linalg.slogdet(K).logabsdet
+        y, J = FrozenReflection.of(self.weight).value_and_jacobian(self._rows("x", x))
+        ladj = torch.linalg.slogdet(J).logabsdet
         return y.view(x.shape).to(x.dtype), ladj.view(x.shape[:-1]).to(x.dtype)
 
     @full_precision

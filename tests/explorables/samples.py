@@ -8,7 +8,7 @@ import anywidget
 import numpy as np
 
 import mon_lib.explorables
-from mon_lib.explorables import ConvolutionSolve, DigitSolve
+from mon_lib.explorables import ConvolutionSolve, DigitSolve, ErrorRace
 from mon_lib.explorables._base import Explorable
 
 NAMES = mon_lib.explorables.__all__
@@ -35,8 +35,14 @@ def channels(n: int = 2, frames: int = 3, count: int = 2) -> ConvolutionSolve:
     return ConvolutionSolve(images, states, probabilities, bounds, labels, steps=steps, border=1, shift=(0, 1))
 
 
+def race() -> ErrorRace:
+    """Two networks, the second with a price for every step and the better error in the end."""
+    errors = [[20.0, 12.0, 9.0], [30.0, 14.0, 8.0]]
+    return ErrorRace(["one", "many"], ["ours", "paper"], errors, [0.01, 1.0], [0.001, 0.001], images=1000, seconds=4.0)
+
+
 def make(name: str) -> Explorable:
-    samples = {"DigitSolve": digits, "ConvolutionSolve": channels}
+    samples = {"DigitSolve": digits, "ConvolutionSolve": channels, "ErrorRace": race}
     return samples.get(name, getattr(mon_lib.explorables, name))()
 
 

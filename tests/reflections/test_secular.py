@@ -96,8 +96,8 @@ def test_no_failure_in_adversarial_targets(kappa, repeated):
 
 
 @pytest.mark.parametrize("gap_to_two", [1e-9, 1e-12, 4e-16])
-def test_nothing_is_lost_next_to_two(gap_to_two):
-    """The denominators are sums of non-negative numbers: with 2 c lambda - 1 as written, the answer would have no digit."""
+def test_up_to_the_last_number_below_two(gap_to_two):
+    """The denominators are sums of non-negative numbers, so none vanishes in rounding."""
     kappa = 2 - gap_to_two
     delta = torch.tensor([0, 0.3, 0.9, kappa - 1], dtype=F64)
     y = torch.cat(

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from ...reflections import AuxiliaryReflection, HouseholderProduct, InvertibleReflection
+from ...reflections import AuxiliaryReflection, HouseholderProduct, InvertibleReflection, Newton
 from ...reflections._checks import check_size
-from ...reflections._newton import Newton
 from ._base import Transform, check_images
 
 __all__ = ["AuxiliaryMixing", "FreeMixing", "HouseholderMixing", "InvertibleMixing", "random_orthogonal"]
