@@ -1,4 +1,4 @@
-"""The convolutional tables on a GPU, and what short formats do to speed and accuracy: ``python -m benchmarks.gpu [--save]``.
+"""The tables of convolutions and reflections on a GPU, and what short formats do: ``python -m benchmarks.gpu [--save]``.
 
 Made to end within eight minutes on one GPU; ``--device cpu --quick`` tries every line of it on tiny layers.
 """
@@ -23,6 +23,7 @@ from mon_lib import Equilibrium
 from mon_lib.errors import ConvergenceError
 from mon_lib.splitting import PeacemanRachford
 
+from . import reflections
 from .contest import Exact, contest, distance
 from .convolution import cases, steps
 from .harness import alternate, provenance, save, table
@@ -30,7 +31,7 @@ from .iteration import over_convolution, scaling, solves
 from .layers import build, inputs, one_pass, with_solver
 from .memory import against_steps, peaks
 
-__all__ = ["fast_paths", "main", "precision", "run", "short_formats", "synchronisations"]
+__all__ = ["fast_paths", "main", "precision", "reflection_sizes", "run", "short_formats", "synchronisations"]
 
 TOL = 1e-3
 FULL = {"54 at 30x30": 128, "81 at 34x34": 128, "(16, 32, 60) at 34x34": 128}  # models, and the batch of each
@@ -158,6 +159,13 @@ def synchronisations(model: str, device: torch.device, counts: Sequence[int] = (
     return {"model": model, "an_iteration": each, "a_solve": {str(k): count for k, count in seen.items()}}
 
 
+def reflection_sizes(quick: bool, device: torch.device) -> dict[str, Any]:
+    """The sizes of the tables of reflections; on a CPU tiny ones, without memory, which takes processes of their own there."""
+    if device.type == "cuda":
+        return reflections.QUICK if quick else reflections.FULL
+    return {name: value for name, value in reflections.DRY.items() if name != "memory"}
+
+
 def run(quick: bool, device: torch.device) -> dict[str, Any]:
     """Every table; print and return them.
 
@@ -188,6 +196,7 @@ def run(quick: bool, device: torch.device) -> dict[str, Any]:
             out["steps"] += steps(layers, 1e-3, min(batch, 16))
             out["memory"].append(against_steps(model, batch, device))
         out["scaling"] = scaling(quick, device)
+        out["reflections"] = reflections.tables(reflection_sizes(quick, device), device)
     out["seconds"] = time.perf_counter() - start
     print(f"\n{out['seconds']:.0f} s in all")
     return out
