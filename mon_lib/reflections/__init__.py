@@ -2,16 +2,19 @@
 
 from .auxiliary import AuxiliaryReflection, Newton
 from .householder import householder
-from .invertible import InvertibleReflection
+from .invertible import InvertibleReflection, PreparedInvertible
 from .products import HouseholderProduct
-from .secular import DampedInverse, solve_secular
+from .secular import Damped, DampedInverse, Secular, solve_secular
 
 __all__ = [
     "AuxiliaryReflection",
+    "Damped",
     "DampedInverse",
     "HouseholderProduct",
     "InvertibleReflection",
     "Newton",
+    "PreparedInvertible",
+    "Secular",
     "householder",
     "solve_secular",
 ]
