@@ -6,7 +6,7 @@ import math
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Multiplications", "price"]
+__all__ = ["Multiplications", "WithSolves", "price"]
 
 
 FACTORS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "linalg_inv_ex": (0, 0)}
@@ -37,4 +37,20 @@ class Multiplications(TorchDispatchMode):
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         out = op(*args, **(kwargs or {}))
         self.total += price(op.overloadpacket.__name__, args, out)
+        return out
+
+
+class WithSolves(Multiplications):
+    """Counts linear systems too: d^3/3 for a factorisation, d^2 for a right-hand side, half of that if triangular."""
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        out = super().__torch_dispatch__(op, types, args, kwargs)
+        name = op.overloadpacket.__name__
+        if name == "_linalg_solve_ex":
+            d = args[0].shape[-1]
+            self.total += args[0].numel() * d / 3 + d * args[1].numel()
+        elif name == "linalg_lu_solve":
+            self.total += args[2].shape[-2] * args[2].numel()
+        elif name == "linalg_solve_triangular":
+            self.total += args[0].shape[-1] * args[1].numel() / 2
         return out

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ __all__ = [
     "Memo",
     "MonotoneOperator",
     "Resolvent",
+    "Stage",
     "check_monotonicity",
     "check_state",
     "check_step",
@@ -226,6 +229,25 @@ class Memo:
         return self._kept[alpha]
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A diagonal block W_ii of a block triangular W, and how it hangs on the block before it.
+
+    Attributes
+    ----------
+    entries : slice
+        Which entries of the state it acts on; the states of W and of the block have one axis.
+    operator : FrozenOperator
+        W_ii.
+    coupling : callable or None
+        From a state of the stage before to its contribution to this one, W_{i,i-1} z_{i-1}; None for the first stage.
+    """
+
+    entries: slice
+    operator: FrozenOperator
+    coupling: Callable[[Tensor], Tensor] | None
+
+
 class FrozenOperator(Operator):
     """An operator whose weights no longer change; products and resolvents are precomputed and shared.
 
@@ -242,6 +264,10 @@ class FrozenOperator(Operator):
 
     def frozen(self) -> FrozenOperator:
         return self
+
+    def stages(self) -> list[Stage]:
+        """The diagonal blocks of a block bidiagonal W, in the order of substitution; none where W is no such operator."""
+        return []
 
 
 class Resolvent:

@@ -24,6 +24,9 @@ __all__ = [
     "choices",
     "choose_again",
     "choose_transform",
+    "half",
+    "image",
+    "phases",
     "symbol",
 ]
 
@@ -66,6 +69,20 @@ def symbol(kernel: Tensor, size: tuple[int, int], rows: Tensor, columns: Tensor)
     return torch.complex(parts[0], parts[1])
 
 
+def phases(x: Tensor, r: int) -> Tensor:
+    """``(batch, n, r H, r W)`` to its r x r phases, the images of every r-th pixel, as channels: ``(batch, r r n, H, W)``."""
+    if r == 1:
+        return x
+    return x.unflatten(3, (-1, r)).unflatten(2, (-1, r)).permute(0, 3, 5, 1, 2, 4).flatten(1, 3)
+
+
+def image(x: Tensor, r: int) -> Tensor:
+    """The inverse of `phases`."""
+    if r == 1:
+        return x
+    return x.unflatten(1, (r, r, -1)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)
+
+
 class Fourier(ABC):
     """A transform of one size, and the products of its spectra with one matrix a frequency.
 
@@ -75,14 +92,20 @@ class Fourier(ABC):
         H and W.
     dtype, device
         Of the states.
+    r : int
+        States have r H x r W pixels, and what is transformed are their r x r phases, as channels (see `phases`).
     """
 
-    def __init__(self, size: tuple[int, int], dtype: torch.dtype, device: torch.device):
-        self.size, self.dtype, self.device = size, dtype, device
+    def __init__(self, size: tuple[int, int], dtype: torch.dtype, device: torch.device, r: int = 1):
+        self.size, self.dtype, self.device, self.r = size, dtype, device, r
+
+    def over_phases(self, r: int) -> Fourier:
+        """The same transform of the phases of images r times as large."""
+        return type(self)(self.size, self.dtype, self.device, r)
 
     @abstractmethod
     def forward(self, x: Tensor, conjugate: bool = False) -> Tensor:
-        """The spectrum ``(F, batch, channels)`` of x, ``(batch, channels, H, W)``, or its conjugate."""
+        """The spectrum ``(F, batch, r r channels)`` of x, ``(batch, channels, r H, r W)``, or its conjugate."""
 
     @abstractmethod
     def inverse(self, spectrum: Tensor, conjugate: bool = False) -> Tensor:
@@ -127,17 +150,20 @@ class FastTransform(Fourier):
     """The fast Fourier transform."""
 
     def forward(self, x: Tensor, conjugate: bool = False) -> Tensor:
+        x = phases(x, self.r)
         y = torch.fft.rfft2(x).permute(3, 2, 0, 1)
         return (y.conj() if conjugate else y).reshape(-1, *x.shape[:2]).resolve_conj()
 
     def inverse(self, spectrum: Tensor, conjugate: bool = False) -> Tensor:
         H, W = self.size
         y = (spectrum.conj() if conjugate else spectrum).reshape(half(W), H, *spectrum.shape[1:])
-        return torch.fft.irfft2(y.permute(2, 3, 1, 0), s=(H, W))
+        return image(torch.fft.irfft2(y.permute(2, 3, 1, 0), s=(H, W)), self.r)
 
 
 @lru_cache(maxsize=64)
-def _waves(size: tuple[int, int], dtype: torch.dtype, device: torch.device, conjugate: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _waves(
+    size: tuple[int, int], r: int, dtype: torch.dtype, device: torch.device, conjugate: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The three matrices of `MatrixTransform`; constants, so a cache of them cannot go stale."""
     with torch.inference_mode(False):  # a tensor made inside inference mode could not serve a later backward pass
 
@@ -153,10 +179,13 @@ def _waves(size: tuple[int, int], dtype: torch.dtype, device: torch.device, conj
         weight[:, 0] = 1.0 / W  # this frequency is its own conjugate, and so is W/2 where W is even
         if W % 2 == 0:
             weight[:, -1] = 1.0 / W
-        back = (weight * along).flatten(1).T.contiguous()
+        # Every r-th pixel of a row of r W belongs to one phase; with zeros at the others, the rows need no rearranging.
+        apart = torch.eye(r, dtype=torch.float64)
+        back = torch.kron((weight * along).flatten(1), apart).unflatten(1, (-1, r)).transpose(1, 2).flatten(1).T.contiguous()
+        along = torch.kron(along.flatten(1), apart).unflatten(1, (-1, r)).transpose(1, 2).flatten(1)
         angle = angles(H)
         across = torch.complex(angle.cos(), sign * angle.sin())
-        return along.flatten(1).to(device, dtype), across.to(device, dtype.to_complex()), back.to(device, dtype)
+        return along.to(device, dtype).contiguous(), across.to(device, dtype.to_complex()), back.to(device, dtype)
 
 
 class MatrixTransform(Fourier):
@@ -167,18 +196,19 @@ class MatrixTransform(Fourier):
     """
 
     def forward(self, x: Tensor, conjugate: bool = False) -> Tensor:
-        (H, W), (b, n) = self.size, x.shape[:2]
-        along, across, _ = _waves(self.size, self.dtype, self.device, conjugate)
-        y = torch.view_as_complex((x.reshape(-1, W) @ along).reshape(b, n, H, half(W), 2))
-        return torch.matmul(across, y.permute(3, 2, 0, 1).reshape(half(W), H, b * n)).reshape(-1, b, n)
+        (H, W), r, (b, n) = self.size, self.r, x.shape[:2]
+        along, across, _ = _waves(self.size, r, self.dtype, self.device, conjugate)
+        y = torch.view_as_complex((x.reshape(-1, r * W) @ along).reshape(b, n, H, r, r, half(W), 2))
+        y = y.permute(5, 2, 0, 3, 4, 1).reshape(half(W), H, -1)
+        return torch.matmul(across, y).reshape(-1, b, r * r * n)
 
     def inverse(self, spectrum: Tensor, conjugate: bool = False) -> Tensor:
-        (H, W), (b, n) = self.size, spectrum.shape[1:]
-        _, across, _ = _waves(self.size, self.dtype, self.device, not conjugate)
-        back = _waves(self.size, self.dtype, self.device, conjugate)[2]
-        y = torch.matmul(across / H, spectrum.reshape(half(W), H, b * n)).reshape(half(W), H, b, n)
-        y = torch.view_as_real(y.permute(2, 3, 1, 0).contiguous())
-        return (y.reshape(-1, 2 * half(W)) @ back).reshape(b, n, H, W)
+        (H, W), r, b = self.size, self.r, spectrum.shape[1]
+        _, across, _ = _waves(self.size, r, self.dtype, self.device, not conjugate)
+        back = _waves(self.size, r, self.dtype, self.device, conjugate)[2]
+        y = torch.matmul(across / H, spectrum.reshape(half(W), H, -1)).reshape(half(W), H, b, r, r, -1)
+        y = torch.view_as_real(y.permute(2, 5, 1, 3, 4, 0).contiguous())
+        return (y.reshape(-1, 2 * r * half(W)) @ back).reshape(b, -1, r * H, r * W)
 
 
 def check_transform(transform: object) -> None:
@@ -197,8 +227,9 @@ def choose_transform(size: tuple[int, int], channels: int, dtype: torch.dtype, d
     """
     key = (size, channels, dtype, device)
     if key not in _CHOICES:
-        candidates = (MatrixTransform, FastTransform)
-        _CHOICES[key] = min(candidates, key=lambda kind: _seconds(kind(size, dtype, device), channels))
+        kinds = (MatrixTransform, FastTransform)
+        seconds = _seconds([kind(size, dtype, device) for kind in kinds], channels)
+        _CHOICES[key] = kinds[seconds.index(min(seconds))]
     return _CHOICES[key](size, dtype, device)
 
 
@@ -214,21 +245,24 @@ def choose_again(listed: list[list]) -> None:
         _CHOICES[((H, W), n, getattr(torch, dtype.removeprefix("torch.")), torch.device(device))] = kinds[name]
 
 
-def _seconds(fourier: Fourier, channels: int) -> float:
-    """The time of one product with a block for each frequency, the best of three after one to warm up."""
-    H, W = fourier.size
+def _seconds(candidates: list[Fourier], channels: int) -> list[float]:
+    """The time of one product with a block for each frequency, the best of five after one to warm up.
+
+    The candidates take turns, so that a slow moment of the machine hits all of them.
+    """
+    (H, W), dtype, device = candidates[0].size, candidates[0].dtype, candidates[0].device
     batch = max(1, min(16, (1 << 21) // (channels * H * W)))
     # No random numbers: a measurement must not move the generator that seeds a model.
-    x = torch.ones(batch, channels, H, W, dtype=fourier.dtype, device=fourier.device)
-    with torch.no_grad(), torch.autocast(fourier.device.type, enabled=False):
-        eye = torch.eye(channels, dtype=x.dtype.to_complex(), device=x.device)
+    x, best = torch.ones(batch, channels, H, W, dtype=dtype, device=device), [math.inf] * len(candidates)
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        eye = torch.eye(channels, dtype=dtype.to_complex(), device=device)
         blocks = eye.expand(H * half(W), -1, -1).contiguous()
-        best = math.inf
-        for trial in range(4):
-            start = time.perf_counter()
-            fourier.apply(blocks, x)
-            if fourier.device.type == "cuda":
-                torch.cuda.synchronize(fourier.device)
-            if trial:
-                best = min(best, time.perf_counter() - start)
+        for trial in range(6):
+            for k, fourier in enumerate(candidates):
+                start = time.perf_counter()
+                fourier.apply(blocks, x)
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+                if trial:
+                    best[k] = min(best[k], time.perf_counter() - start)
     return best

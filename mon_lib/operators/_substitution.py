@@ -11,7 +11,7 @@ from ._norms import inverse, solution
 from ._parts import in_parts
 from ._tiers import Layout, Tier
 
-__all__ = ["multiply", "operator_blocks", "resolvent_blocks", "solve_block", "sweep"]
+__all__ = ["multiply", "operator_blocks", "resolvent_blocks", "solve_block", "sweep", "sweep_gradients"]
 
 
 def solve_block(tier: Tier, unstrided: Tensor, S: Tensor | None, alpha: float) -> tuple[Tensor, Tensor | None]:
@@ -65,6 +65,44 @@ def sweep(tiers: list[Tier], transforms: list[Fourier], blocks: list[Tensor], pa
     return out
 
 
+def sweep_gradients(
+    tiers: list[Tier], transforms: list[Fourier], blocks: list[Tensor], parts: list[Tensor], v: list[Tensor], adjoint: bool, wanted
+) -> tuple[list[Tensor] | None, list[Tensor | None]]:
+    """The gradients of <v, sweep(...)> with respect to the parts and to the blocks, where `wanted`: a bool for the parts, then one
+    for each block.
+
+    Of the product only what one tier hands to the next is computed again, and of the gradients of the inputs only what is
+    handed back, unless those of the parts are wanted too.
+    """
+    count = len(parts)
+    order = list(reversed(range(count))) if adjoint else list(range(count))
+    inputs, carried = {}, None
+    for i in order:
+        tier, x = tiers[i], tiers[i].phases(parts[i])
+        if carried is not None:
+            x = torch.cat([x, tiers[i + 1].cropped(carried, tier.grid) if adjoint else tier.embedded(carried)], 1)
+        inputs[i] = x
+        if i != order[-1]:
+            onwards = blocks[i][:, :, tier.width :] if adjoint else blocks[i][:, tier.width :]
+            carried = transforms[i].apply(onwards, x, adjoint)
+    of_parts, of_blocks, handed = [None] * count, [None] * count, None
+    for i in reversed(order):
+        tier, fourier, g = tiers[i], transforms[i], tiers[i].phases(v[i])
+        if handed is not None:
+            g = torch.cat([g, handed], 1)
+        if wanted[1 + i]:
+            of_blocks[i] = fourier.pull(blocks[i], inputs[i], g, adjoint, (False, True))[1]
+        first = i == order[0]
+        if wanted[0]:
+            of_x = fourier.apply(blocks[i], g, not adjoint)
+            of_parts[i], back = tier.image(of_x[:, : tier.width]), of_x[:, tier.width :]
+        elif not first:
+            back = fourier.apply(blocks[i][:, tier.width :] if adjoint else blocks[i][:, :, tier.width :], g, not adjoint)
+        if not first:  # through the adjoint of what embedded it
+            handed = tiers[i + 1].embedded(back) if adjoint else tier.cropped(back, tiers[i - 1].grid)
+    return (of_parts if wanted[0] else None), of_blocks
+
+
 def operator_blocks(tiers: list[Tier], symbols) -> list[Tensor]:
     """W as blocks for `sweep`: (z_i, t_i) -> (W_ii z_i - 2 A_ii' t_i, A_{i+1,i} z_i)."""
     blocks = []
@@ -103,4 +141,9 @@ def multiply(layout: Layout, tiers, transforms, blocks: list[Tensor], z: Tensor,
     def product(part, matrices):
         return layout.pack(sweep(tiers, transforms, matrices, layout.split(part), adjoint))
 
-    return in_parts(product, z, blocks)
+    def pull(part, matrices, v, wanted):
+        split = layout.split
+        of_parts, of_blocks = sweep_gradients(tiers, transforms, matrices, split(part), split(v), adjoint, wanted)
+        return [None if of_parts is None else layout.pack(of_parts), *of_blocks]
+
+    return in_parts(product, z, blocks, pull)

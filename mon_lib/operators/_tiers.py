@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ._fourier import half, symbol
+from ._fourier import half, image, phases, symbol
 
 __all__ = ["Layout", "Tier"]
 
@@ -109,23 +109,27 @@ class Tier:
 
     def phases(self, x: Tensor) -> Tensor:
         """``(batch, n, H, W)`` to ``(batch, r r n, H/r, W/r)``."""
-        if self.r == 1:
-            return x
-        return x.unflatten(3, (-1, self.r)).unflatten(2, (-1, self.r)).permute(0, 3, 5, 1, 2, 4).flatten(1, 3)
+        return phases(x, self.r)
 
     def image(self, x: Tensor) -> Tensor:
         """The inverse of `phases`."""
-        if self.r == 1:
-            return x
-        return x.unflatten(1, (self.r, self.r, self.channels)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)
+        return image(x, self.r)
+
+    def grown(self, s: Tensor) -> Tensor:
+        """``(batch, n, h, w)`` on a grid at most as large as the tier, with zeros beyond it. An isometry."""
+        return pad(s, (0, self.size[1] - s.shape[3], 0, self.size[0] - s.shape[2]))
+
+    def shrunk(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """The adjoint of `grown`."""
+        return x[:, :, : grid[0], : grid[1]]
 
     def embedded(self, s: Tensor) -> Tensor:
-        """``(batch, n, h, w)`` on a grid at most as large as the tier, to phases; zero beyond it. An isometry."""
-        return self.phases(pad(s, (0, self.size[1] - s.shape[3], 0, self.size[0] - s.shape[2])))
+        """`grown`, to phases."""
+        return self.phases(self.grown(s))
 
     def cropped(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """The adjoint of `embedded`."""
-        return self.image(x)[:, :, : grid[0], : grid[1]]
+        return self.shrunk(self.image(x), grid)
 
     def _frequencies(self, device) -> tuple[Tensor, Tensor]:
         """Rows and columns of the frequencies of the large grid, each ``(F, r r)``: block by block of the small grid."""

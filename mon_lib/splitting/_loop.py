@@ -78,7 +78,7 @@ def repeat(solver, problem: Problem, iteration) -> Solution:
         k += burst
         z_norm, certificate = size(z), factor * size(e)
         slack = rounding_allowance(z_norm, bias_norm, problem.alpha, m, lipschitz, eps)
-        bound, target = certificate + slack, solver.tol * z_norm
+        bound, target = certificate + slack, problem.target(solver.tol, z_norm)
         history.append((bound, z_norm))
         quiet = (bound > target) & (certificate > 16.0 * slack)  # far from done and from rounding; false for NaN
         last = k >= solver.max_steps or n == 0

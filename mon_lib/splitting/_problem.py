@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from ..operators import FrozenOperator, Resolvent
@@ -31,7 +32,8 @@ class Solution:
     z : Tensor
         Shape ``(batch, *state_shape)``; each sample as it was when it converged.
     steps : int
-        Steps of the slowest sample.
+        Steps of the slowest sample. Where W has stages (the tiers of `mon_lib.operators.MultiTier`), each is solved by itself,
+        and steps are those of the stage that took most.
     sample_steps : Tensor
         Shape ``(batch,)``; steps of each sample.
     residuals : Tensor
@@ -74,12 +76,17 @@ class Problem:
         sigma = prox_f.
     alpha : float
         Step size.
+    solved_size, solved_bound : Tensor, optional
+        Of a stage of a larger problem (`FrozenOperator.stages`): the norm of the stages already solved, and the bound on their
+        error and on what rounding brings from them, each ``(batch,)``.
     """
 
     operator: FrozenOperator
     bias: Tensor
     activation: object
     alpha: float
+    solved_size: Tensor | None = None
+    solved_bound: Tensor | None = None
 
     @cached_property
     def resolvent(self) -> Resolvent:
@@ -98,7 +105,19 @@ class Problem:
 
     def part(self, rows: slice) -> Problem:
         """The same problem for some of the samples."""
-        return Problem(self.operator, self.bias[rows], self.activation.part(rows, self.bias.ndim), self.alpha)
+        solved = [None if s is None else s[rows] for s in (self.solved_size, self.solved_bound)]
+        return Problem(self.operator, self.bias[rows], self.activation.part(rows, self.bias.ndim), self.alpha, *solved)
+
+    def target(self, tol: float, size: Tensor) -> Tensor:
+        """What a bound on the error may be where the norm of the solution is `size`.
+
+        For a stage: so much that all stages up to this one keep the tolerance together.
+        """
+        if self.solved_size is None:
+            return tol * size
+        whole = tol * torch.hypot(size, self.solved_size)
+        rest = (whole - self.solved_bound).clamp_min(0.0).sqrt() * (whole + self.solved_bound).sqrt()
+        return torch.where(self.solved_bound <= whole, rest, tol * size)  # where they have missed it, it is missed
 
     def affine(self, z: Tensor) -> Tensor:
         """A(z) = (I - W)z - bias."""

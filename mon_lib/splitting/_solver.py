@@ -15,6 +15,7 @@ from ..operators._base import check_state, check_step
 from ..prox import as_activation
 from ._loop import solve_in_parts
 from ._problem import Problem, Solution, Status
+from ._stages import Substitution
 
 __all__ = ["Iteration", "Solver", "check_precision"]
 
@@ -98,7 +99,11 @@ class Solver(ABC):
                 raise ValueError(f"z0 has shape {tuple(z0.shape)} and bias {tuple(bias.shape)}; they must agree")
             alpha = self.choose_alpha(frozen, bias, activation)
             problem = Problem(frozen, bias, activation, alpha)
-            solution = solve_in_parts(self, problem, z0)
+            substitution = Substitution.of(problem)
+            if substitution is None:
+                solution = solve_in_parts(self, problem, z0)
+            else:
+                solution, problem = substitution.solve(self, z0)
         if throw and solution.status is not Status.CONVERGED:
             raise ConvergenceError(_explain(self, problem, solution), solution)
         return solution
@@ -112,7 +117,8 @@ def _usable(operator: Operator) -> FrozenOperator:
     check_precision(operator)
     with torch.autocast(operator.device.type, enabled=False):
         frozen = operator.frozen()
-        lipschitz = frozen.lipschitz_bound()
+        parts = [stage.operator for stage in frozen.stages()] or [frozen]
+        lipschitz = sum(part.lipschitz_bound() for part in parts)  # what couples two stages is in one of them as well
     if not math.isfinite(lipschitz):
         raise ValueError(
             f"W has a NaN or an infinite entry, or ||I - W|| overflows {operator.dtype}; look at the parameters "
