@@ -11,7 +11,7 @@ import torch
 
 from .harness import provenance, save
 
-TOPICS = ("dense", "convolution", "multitier", "memory", "reflections", "gpu")
+TOPICS = ("dense", "convolution", "multitier", "memory", "reflections", "flows", "gpu")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

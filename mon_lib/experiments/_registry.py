@@ -110,7 +110,7 @@ def _glow(kind: str) -> Experiment:
     question = f"How many bits per dimension does Glow with {what} need?"
     paper = Recipe("cifar10", 80, 1e-3, Constant(), batch_size=64, objective=Density())
     small = (("image_shape", (3, 16, 16)), ("levels", 2), ("steps", 4), ("hidden", 32))
-    cycle = OneCycle(peak=4e-3, up=2, down=5, hold=1)
+    cycle = OneCycle(peak=3e-3, up=2, down=5, hold=1)
     quick = Recipe("photo-patches", 8, 1e-3, cycle, batch_size=64, options=small, objective=Density())
     network = partial(Glow, mixing=mixing)
     return Experiment(f"glow-photo-patches-{kind}", "REF-33", question, network, parameters, paper, quick, reported)

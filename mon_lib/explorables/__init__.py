@@ -9,7 +9,9 @@ from .complementary_cones import ComplementaryCones
 from .convolution_solve import ConvolutionSolve
 from .digit_solve import DigitSolve
 from .error_race import ErrorRace
+from .folding_gaussian import FoldingGaussian
 from .implicit_gradient import ImplicitGradient
+from .latent_dials import LatentDials
 from .memory_orbit import MemoryOrbit
 from .mirror_stack import MirrorStack
 from .naive_versus_splitting import NaiveVersusSplitting
@@ -32,7 +34,9 @@ __all__ = [
     "ConvolutionSolve",
     "DigitSolve",
     "ErrorRace",
+    "FoldingGaussian",
     "ImplicitGradient",
+    "LatentDials",
     "MemoryOrbit",
     "MirrorStack",
     "NaiveVersusSplitting",

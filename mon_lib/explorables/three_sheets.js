@@ -55,8 +55,8 @@ export default {
       graph.describe(`Uniform ${show(m)}, importance ${show(n)}, true ${show(truth)}`);
       ui.say(
         `t = ${show(t)}, d = ${d}: ${kind}; y has ${COUNT[sources.length]}, and the mass is ${show(truth)}`,
-        [`${SAMPLES} uniform samples: ${show(m)} ± ${show(e)}${caught ? "" : ", an error bar that misses the mass"}`, caught ? "reference" : "naive"],
-        [`as many importance samples: ${show(n)} ± ${show(f)}`, "ours"],
+        [`${SAMPLES} uniform samples: ${show(m)} ± ${show(e, 3)}${caught ? "" : ", an error bar that misses the mass"}`, caught ? "reference" : "naive"],
+        [`as many importance samples: ${show(n)} ± ${show(f, 3)}`, "ours"],
       );
     });
   },

@@ -24,13 +24,12 @@ class FrozenReflection:
     ----------
     W : Tensor
         Shape ``(d, d)``, in the dtype of the computation.
-    noise : Tensor, optional
-        ||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``. Without it every call works it out, when Wx
-        has just brought W into the cache: for a map that is called once.
+    noise : Tensor
+        ||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``.
     """
 
     W: Tensor
-    noise: Tensor | None = None
+    noise: Tensor
 
     @classmethod
     @full_precision
@@ -38,7 +37,8 @@ class FrozenReflection:
         """The reflection of a weight, computed in `dtype`; what is noise depends on the dtype of the weight."""
         eps = torch.finfo(working_dtype(weight.dtype)).eps
         W = weight.to(working_dtype(weight.dtype) if dtype is None else dtype)
-        return cls(W, _noise(W.detach(), eps))
+        entries = W.detach().flatten()
+        return cls(W, torch.nan_to_num(torch.dot(entries, entries).sqrt() * (NOISE * eps), nan=0.0, posinf=0.0))
 
     def __call__(self, x: Tensor) -> Tensor:
         """f(x)."""
@@ -68,12 +68,6 @@ class FrozenReflection:
         return self.value_and_jacobian(x)[1]
 
 
-def _noise(W: Tensor, eps: float) -> Tensor:
-    """NOISE eps ||W||_F, zero where that is not finite."""
-    entries = W.flatten()
-    return torch.nan_to_num(torch.dot(entries, entries).sqrt() * (NOISE * eps), nan=0.0, posinf=0.0)
-
-
 class _Reflect(torch.autograd.Function):
     """x, W, noise -> the parts of f.
 
@@ -88,9 +82,8 @@ class _Reflect(torch.autograd.Function):
 
     @staticmethod
     @full_precision
-    def forward(x: Tensor, W: Tensor, noise: Tensor | None):
+    def forward(x: Tensor, W: Tensor, noise: Tensor):
         u = x @ W.mT
-        noise = _noise(W, torch.finfo(W.dtype).eps) if noise is None else noise
         exact = torch.linalg.vector_norm(u, dim=-1, keepdim=True, dtype=torch.float64)
         small = exact <= noise * torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
         length = exact.clamp_min(torch.finfo(x.dtype).tiny).to(x.dtype)

@@ -87,17 +87,14 @@ class AuxiliaryReflection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x), shape ``(..., d)``, in the dtype of x; computed in float32 where x or W is shorter. NaN passes on."""
-        return self._with(FrozenReflection(self.weight.to(working_dtype(self.weight.dtype))))(x)
+        return self.prepared()(x)
 
     def prepared(self) -> Callable[[Tensor], Tensor]:
         """x -> f(x) with the work that depends on W alone done once; gradients flow to the weight.
 
         For the many steps of one recurrent pass. W is frozen in it: ask for another after a change.
         """
-        return self._with(FrozenReflection.of(self.weight))
-
-    def _with(self, f: FrozenReflection) -> Callable[[Tensor], Tensor]:
-        """f for vectors of any leading shape, in the dtype of each."""
+        f = FrozenReflection.of(self.weight)
 
         @full_precision
         def apply(x: Tensor) -> Tensor:

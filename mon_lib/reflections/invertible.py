@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 
@@ -99,12 +100,17 @@ class InvertibleReflection(nn.Module):
             module.weight.copy_((Q * (sine / (1 - sine.square()).sqrt())) @ Q.mT)
         return module
 
-    def prepared(self) -> PreparedInvertible:
+    def prepared(self, rotation: Tensor | None = None) -> PreparedInvertible:
         """The map with its eigenvalues and eigenvectors computed once; gradients flow to the parameter.
 
         The weights are frozen in it: ask for another after a change.
+
+        Parameters
+        ----------
+        rotation : Tensor, optional
+            A fixed orthogonal R, shape ``(d, d)``: the map is then x -> f(Rx), for the price of f. Not checked.
         """
-        return PreparedInvertible(self.weight, self.kappa, self.dim)
+        return PreparedInvertible(self.weight, self.kappa, self.dim, rotation)
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x), in the shape and dtype of x: ``(..., d)``, or d along axis ``dim``. Computed in float32 where x is shorter."""
@@ -141,39 +147,45 @@ class InvertibleReflection(nn.Module):
 
 
 class PreparedInvertible:
-    """An `InvertibleReflection` at today's weights: a callable x -> f(x) with its other methods.
+    """An `InvertibleReflection` at today's weights, after a fixed rotation: a callable x -> f(Rx) with its other methods.
 
     Attributes
     ----------
-    W : Tensor
-        Shape ``(d, d)``, in the graph of the parameter.
     basis : Basis
-        Its eigenbasis, outside the graph.
+        The eigenbasis of W, outside the graph.
     """
 
     @full_precision
-    def __init__(self, weight: Tensor, kappa: float, dim: int):
+    def __init__(self, weight: Tensor, kappa: float, dim: int, rotation: Tensor | None = None):
         dtype = working_dtype(weight.dtype)
         with torch.no_grad():  # in float64: d is small, and the basis is used for many vectors
             wide = check_finite("weight", weight).double()
             b, Q = torch.linalg.eigh(0.5 * (wide + wide.mT))
             theta = b.atan()
-            values = 0.5 * (1.0 + kappa) + 0.5 * (kappa - 1.0) * theta.sin()
-            delta = ((values - values[0]) / values[0]).clamp_(max=kappa - 1.0)
+            self._values = 0.5 * (1.0 + kappa) + 0.5 * (kappa - 1.0) * theta.sin()
+            smallest = float(self._values[0])
+            delta = ((self._values - smallest) / smallest).clamp_(max=kappa - 1.0)
             # The largest delta below 1 of a shorter format keeps the bracket away from the pole.
             delta = delta.to(dtype).clamp_(max=1.0 - torch.finfo(dtype).eps)
-        Q = Q.to(dtype)
-        self.W = Spectrum.apply(weight.to(dtype), Q, theta, values.to(dtype), kappa)
-        self.basis = Basis(Q, delta, float(values[0]))
-        self.d, self.dim, self._weight = weight.shape[0], dim, weight
+            inner = Q if rotation is None else rotation.mT.double() @ Q
+        self.basis = Basis(Q.to(dtype), inner.to(dtype), delta, smallest, theta, kappa)
+        self.d, self.dim, self._weight, self._rotation = weight.shape[0], dim, weight, rotation
+
+    @functools.cached_property
+    @full_precision
+    def W(self) -> Tensor:
+        """Shape ``(d, d)``, in the graph of the parameter."""
+        return Spectrum.apply(self._weight, self._values.to(self.basis.Q.dtype), self.basis)
 
     def _widen(self, name: str, x: Tensor) -> Tensor:
         return in_working_dtype(name, check_vectors(name, x, self.d, self.dim), self._weight)
 
     @full_precision
     def __call__(self, x: Tensor) -> Tensor:
-        """f(x)."""
+        """f(Rx)."""
         wide = self._widen("x", x)
+        if self._rotation is not None:
+            wide = rotate(wide, self._rotation.mT.to(wide.dtype), self.dim)
         u = rotate(wide, self.W, self.dim)
         if self.dim == -1:
             return householder(u, wide).to(x.dtype)
@@ -181,22 +193,22 @@ class PreparedInvertible:
 
     @full_precision
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x) and log|det J(x)|, both from the coordinates in the eigenbasis."""
-        y, ladj, _ = ForwardLogDet.apply(self._widen("x", x), self.W, self.basis, self.dim)
+        """f(Rx) and its log|det J|, both from the coordinates in the eigenbasis."""
+        y, ladj, *_ = ForwardLogDet.apply(self._widen("x", x), self._weight, self.basis, self.dim)
         return y.to(x.dtype), ladj.to(x.dtype)
 
     @full_precision
     def inverse(self, y: Tensor) -> Tensor:
-        """The x with f(x) = y."""
+        """The x with f(Rx) = y."""
         wide = check_finite("y", self._widen("y", y))
-        return Inverse.apply(wide, self.W, self.basis, self.dim)[0].to(y.dtype)
+        return Inverse.apply(wide, self._weight, self.basis, self.dim)[0].to(y.dtype)
 
     @full_precision
     def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """The inverse, and the log|det| of its Jacobian."""
         wide = check_finite("y", self._widen("y", y))
-        x = Inverse.apply(wide, self.W, self.basis, self.dim)[0]
-        return x.to(y.dtype), -ForwardLogDet.apply(x, self.W, self.basis, self.dim)[1].to(y.dtype)
+        x = Inverse.apply(wide, self._weight, self.basis, self.dim)[0]
+        return x.to(y.dtype), -ForwardLogDet.apply(x, self._weight, self.basis, self.dim)[1].to(y.dtype)
 
 
 def _check_dim(dim: int) -> int:

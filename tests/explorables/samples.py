@@ -8,7 +8,7 @@ import anywidget
 import numpy as np
 
 import mon_lib.explorables
-from mon_lib.explorables import ConvolutionSolve, DigitSolve, ErrorRace
+from mon_lib.explorables import ConvolutionSolve, DigitSolve, ErrorRace, LatentDials
 from mon_lib.explorables._base import Explorable
 
 NAMES = mon_lib.explorables.__all__
@@ -41,8 +41,18 @@ def race() -> ErrorRace:
     return ErrorRace(["one", "many"], ["ours", "paper"], errors, [0.01, 1.0], [0.001, 0.001], images=1000, seconds=4.0)
 
 
+def dials() -> LatentDials:
+    """Two patches of 2 x 3 pixels that come back where both factors are one, and a drawn image."""
+    originals = np.arange(36.0).reshape(2, 3, 2, 3) / 255
+    drawn = np.full((1, 3, 2, 3), 0.5)
+    coarse, fine = np.meshgrid(LatentDials.FACTORS, LatentDials.FACTORS, indexing="ij")
+    weight = (0.5 * coarse + 0.5 * fine)[..., None, None, None, None]
+    images = np.clip(0.25 + weight * (np.concatenate([originals, drawn]) - 0.25), 0, 1)
+    return LatentDials(images, originals, ["one", "two", "drawn"])
+
+
 def make(name: str) -> Explorable:
-    samples = {"DigitSolve": digits, "ConvolutionSolve": channels, "ErrorRace": race}
+    samples = {"DigitSolve": digits, "ConvolutionSolve": channels, "ErrorRace": race, "LatentDials": dials}
     return samples.get(name, getattr(mon_lib.explorables, name))()
 
 

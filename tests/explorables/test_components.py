@@ -59,7 +59,7 @@ def test_controls_and_traits_agree(name):
     traits = set(state(make(name)))
     assert moved <= traits
     chosen, arrays = {"m", "digit", "channel"}, {"images", "size", "states", "border", "steps", "probabilities", "bounds", "labels"}
-    assert traits - moved <= chosen | arrays | {"shift"} | {"colours", "errors", "once", "each"}
+    assert traits - moved <= chosen | arrays | {"shift"} | {"colours", "errors", "once", "each"} | {"originals"}
     assert len(moved) >= 1
 
 

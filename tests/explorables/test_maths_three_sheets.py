@@ -34,7 +34,8 @@ def test_reflection_and_determinant(node, t, d):
     x = points(d, 40)
     f = reflection(t, d)
     rows = sections(x).tolist()
-    images, dets = node(MODULE, f"(() => {{ const p = {rows}; return [p.map((x) => reflect({t}, x)), p.map((x) => determinant({t}, {d}, x))]; }})()")
+    images = node(MODULE, f"{rows}.map((x) => reflect({t}, x))")
+    dets = node(MODULE, f"{rows}.map((x) => determinant({t}, {d}, x))")
     y = f(x)
     along = (y[:, 1:] * x[:, 1:]).sum(1) / x[:, 1:].norm(dim=1)
     torch.testing.assert_close(torch.tensor(images, dtype=F64), torch.stack([y[:, 0], along], 1), rtol=1e-10, atol=1e-10)
@@ -88,7 +89,7 @@ def test_the_mass_is_the_mean_number_of_preimages(node, t, d):
 
 
 def test_uniform_samples_miss_the_mass(node):
-    plain, weighted = node(MODULE, "(() => { const p = sphere(6, 8000, 5); return [plain(-0.02, 6, p), weighted(-0.02, 6, p)].map((v) => running(v).at(-1)); })()")
+    plain, weighted = node(MODULE, "[plain, weighted].map((values) => running(values(-0.02, 6, sphere(6, 8000, 5))).at(-1))")
     assert plain[1] + plain[2] < 1.1 and abs(weighted[1] - 3) < weighted[2] < 0.1
 
 

@@ -241,6 +241,32 @@ def test_prepared_is_the_same_map_with_gradients():
     assert float((g(x) - p(x)).abs().max().detach()) > 1e-3  # the module follows its weight, the prepared map does not
 
 
+@pytest.mark.parametrize(("shape", "dim"), [((6, 5), -1), ((2, 5, 3, 2), 1)], ids=["rows", "images"])
+def test_a_rotation_that_comes_first_is_part_of_the_map(shape, dim):
+    g, x, R = module(dim=dim), randn(*shape).requires_grad_(), torch.linalg.qr(randn(5, 5, seed=9))[0]
+    p, turned = g.prepared(R), (x.movedim(dim, -1) @ R.mT).movedim(-1, dim)
+    y, v = g(turned), randn(*shape, seed=3)
+    for found, expected in (
+        (p(x), y),
+        (p.forward_and_ladj(x)[0], y),
+        (p.forward_and_ladj(x)[1], g.forward_and_ladj(turned)[1]),
+        (p.inverse(y.detach()), x),
+        (p.inverse_and_ladj(y.detach())[1], -g.forward_and_ladj(turned)[1]),
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    ours, theirs = (torch.autograd.grad(f, [x, g.weight], v) for f in (p.forward_and_ladj(x)[0], g(turned)))
+    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+
+
+def test_derivatives_of_the_log_determinant_by_torch_func():
+    g, x = module(), randn(3, 5)
+    for part in (0, 1):
+        by_func = vmap(jacrev(lambda row, part=part: g.forward_and_ladj(row)[part]))(x)
+        for row, J in zip(x, by_func, strict=True):
+            expected = torch.autograd.functional.jacobian(lambda row, part=part: g.forward_and_ladj(row)[part], row)
+            torch.testing.assert_close(J, expected, rtol=1e-12, atol=1e-13)
+
+
 def test_copies_pickles_and_states():
     g, x = module(), randn(6, 5)
     other = InvertibleReflection(5, 1.9, dtype=F64)

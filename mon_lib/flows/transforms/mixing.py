@@ -136,20 +136,21 @@ class InvertibleMixing(Transform):
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
-        y, ladj = self.reflection.forward_and_ladj(_mix(self.rotation.to_dense(), x))
+        y, ladj = self.reflection.prepared(self.rotation.to_dense()).forward_and_ladj(x)
         return y, ladj.flatten(1).sum(1)
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
-        return _mix(self.rotation.to_dense().T, self.reflection.inverse(y))
+        return self.reflection.prepared(self.rotation.to_dense()).inverse(y)
 
 
 class AuxiliaryMixing(Transform):
     """y = H(Wx)x in every pixel with a free W: the paper's best variant, and no bijection (NEW-DENS).
 
-    Almost every target has three preimages once W has left its initial value I - Q, so what `forward_and_ladj` returns is not
-    the logarithm of a density's change. `inverse` therefore refuses, unless a method was passed that finds one preimage of
-    several.
+    It starts as the paper's does, with W = I - Q and the Q of a QR decomposition (REF appendix B.3). For an even number of
+    channels det Q is -1, W is singular, and as soon as it is not, almost every target has three preimages; what
+    `forward_and_ladj` returns is then not the logarithm of a density's change. `inverse` therefore refuses, unless a method was
+    passed that finds one preimage of several.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ class AuxiliaryMixing(Transform):
         super().__init__()
         self.channels = check_size("channels", channels)
         self.preimage = preimage
-        self.reflection = AuxiliaryReflection.from_orthogonal(random_orthogonal(self.channels))
+        self.reflection = AuxiliaryReflection.from_orthogonal(torch.linalg.qr(torch.randn(self.channels, self.channels)).Q)
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
