@@ -11,6 +11,9 @@ NUMBA_NUM_THREADS ?= $(OMP_NUM_THREADS)
 book test: export OMP_NUM_THREADS := $(OMP_NUM_THREADS)
 book test: export NUMBA_NUM_THREADS := $(NUMBA_NUM_THREADS)
 
+# Test files at a time. A file stays in one process: what it builds or opens once, it uses often.
+WORKERS ?= 2
+
 PYTHON ?= python3
 PORT ?= 8000
 PY := .venv/bin/python
@@ -23,7 +26,7 @@ book: $(READY)
 
 test: $(READY)
 	$(PY) -m ruff check .
-	MON_PROFILE=smoke $(PY) -m pytest --nbmake tests book
+	MON_PROFILE=smoke $(PY) -m pytest -n $(WORKERS) --dist loadfile --nbmake tests book
 
 lab: $(READY)
 	$(PY) -m jupyter lab book
