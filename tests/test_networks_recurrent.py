@@ -9,7 +9,7 @@ from torch import nn
 
 from mon_lib.networks import PixelSequence, ReflectionRNN, cayley_initialisation, henaff_initialisation
 from mon_lib.networks.recurrent import modrelu
-from mon_lib.networks.svd import Cayley
+from mon_lib.networks.svd import Cayley, MatrixExponential
 from mon_lib.reflections import AuxiliaryReflection, HouseholderProduct, householder
 
 F64 = torch.float64
@@ -22,8 +22,8 @@ def seeded():
 
 
 def starting_at(U):
-    """The three kinds of transition that can begin at any rotation."""
-    return [kind.from_orthogonal(U) for kind in (AuxiliaryReflection, HouseholderProduct, Cayley)]
+    """The kinds of transition that can begin at any rotation (the Cayley map: without half turns)."""
+    return [kind.from_orthogonal(U) for kind in (AuxiliaryReflection, HouseholderProduct, Cayley, MatrixExponential)]
 
 
 def network(transition=AuxiliaryReflection, d=6, inputs=3, **options):
@@ -217,7 +217,7 @@ def test_starts_are_drawn_in_the_default_dtype_and_differ():
 @pytest.mark.parametrize("draw", STARTS)
 @pytest.mark.parametrize("d", [6, 9])
 def test_all_transitions_begin_as_one_map(draw, d):
-    """One reflection with W = I - U, a product of them from QR, and a Cayley transform: the same network at the start."""
+    """One reflection with W = I - U, a product of them, a Cayley transform and an exponential: the same network at the start."""
     U, x = draw(d, F64), torch.randn(4, 20, 3, dtype=F64)
     models = [network(f, d) for f in (*starting_at(U), nn.Linear(d, d, bias=False))]
     share(*models)
@@ -310,6 +310,10 @@ def test_images_become_sequences():
         (lambda: PixelSequence(1, 3)(torch.zeros(1, 1, 4, 4)), ValueError, "shrink = 3 does not divide"),
         (lambda: PixelSequence(3)(torch.zeros(1, 1, 4, 4)), ValueError, "inputs = 3 does not divide the 16 pixels"),
         (lambda: PixelSequence()(torch.zeros(1, 3, 4, 4)), ValueError, "grey images"),
+        (lambda: PixelSequence()(torch.zeros(1, 1, 0, 4)), ValueError, r"\(1, 1, 0, 4\); pass grey images"),
+        (lambda: PixelSequence()([[1.0]]), ValueError, "x has shape list; pass grey images"),
+        (lambda: PixelSequence()(torch.zeros(1, 1, 4, 4, dtype=torch.uint8)), TypeError, r"torch\.uint8.*x\.float\(\) / 255"),
+        (lambda: PixelSequence(1, 2)(torch.zeros(1, 1, 4, 4, dtype=torch.int64)), TypeError, r"torch\.int64.*pass x\.float\(\)"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, error, message):
@@ -335,3 +339,30 @@ def test_other_sequences_are_refused(x, error, message):
 
 def test_an_empty_batch_has_no_logits():
     assert ReflectionRNN(3, 6, 2)(torch.zeros(0, 5, 3)).shape == (0, 2)
+    assert ReflectionRNN(2, 5, 10, read=PixelSequence(2, 2))(torch.zeros(0, 1, 4, 4)).shape == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"h0": torch.zeros(6, dtype=F64)}, r"h0 has dtype torch\.float64 and the weights have torch\.float32"),
+        ({"h0": torch.zeros(6, dtype=F64), "learn_h0": False}, r"h0 has dtype torch\.float64"),
+        ({"transition": AuxiliaryReflection(6, dtype=F64)}, r"transition\.weight has dtype torch\.float64 and the other"),
+        ({"transition": Cayley(6).double()}, r"transition\.weight has dtype torch\.float64"),
+    ],
+    ids=["learned", "fixed", "reflection", "cayley"],
+)
+def test_a_part_of_another_dtype_is_named_and_to_is_the_remedy(options, message):
+    model = ReflectionRNN(3, 6, 2, **options)
+    with pytest.raises(TypeError, match=message + r".*move the network with \.to\(torch\.float32\)"):
+        model(torch.zeros(2, 5, 3))
+    assert model.to(torch.float32)(torch.zeros(2, 5, 3)).dtype == torch.float32
+    assert model.double()(torch.zeros(2, 5, 3, dtype=F64)).dtype == F64
+
+
+def test_a_network_in_a_short_format_or_under_autocast_runs():
+    for transition in (AuxiliaryReflection, Cayley, MatrixExponential):
+        model = ReflectionRNN(3, 6, 2, transition)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.isfinite(model(torch.randn(2, 5, 3))).all()
+        assert model.to(torch.bfloat16)(torch.randn(2, 5, 3, dtype=torch.bfloat16)).dtype == torch.bfloat16

@@ -140,6 +140,123 @@ def test_the_cayley_map_of_a_rotation():
         Cayley.from_orthogonal(2 * torch.eye(3))
 
 
+def turned(gap, dtype=torch.float64, d=7):
+    """A rotation of planes in general position, one by pi - gap."""
+    B = torch.eye(d, dtype=torch.float64)
+    for j, angle in enumerate((math.pi - gap, 1.0, 2.5)):
+        c, s = math.cos(angle), math.sin(angle)
+        B[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
+    Q = torch.linalg.qr(rows(d, d, seed=4))[0]
+    return (Q @ B @ Q.T).to(dtype)
+
+
+def distance(f, U):
+    return float((f.to_dense().detach().double() - U.double()).abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_cayley_map_near_a_half_turn_is_close_or_refused(dtype):
+    """What storing the weight costs, 4 eps / gap, is accepted up to half the digits."""
+    eps = torch.finfo(dtype).eps
+    for gap in (1.0, 0.1, 5e-3, 1e-3):
+        U = turned(gap, dtype)
+        assert distance(Cayley.from_orthogonal(U), U) < eps * (10 + 4 / gap)
+    if dtype == torch.float64:
+        for gap in (1e-5, 1e-6, 3e-7):
+            U = turned(gap)
+            assert distance(Cayley.from_orthogonal(U), U) < eps * (10 + 4 / gap)
+    for gap in (1e-6 * eps**0.5, 0.0):
+        with pytest.raises(ValueError, match=r"the map that was made is .* from it .* eigenvalue -1 .* float64, a rotation"):
+            Cayley.from_orthogonal(turned(gap, dtype))
+    mirror = torch.eye(4, dtype=dtype)
+    mirror[0, 0] = -1.0
+    with pytest.raises(ValueError, match="eigenvalue -1"):
+        Cayley.from_orthogonal(mirror)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_an_exponential_is_any_rotation(dtype):
+    allowed = 40 * torch.finfo(dtype).eps
+    for gap in (1.0, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14, 0.0):
+        U = turned(gap, dtype)
+        f = MatrixExponential.from_orthogonal(U)
+        assert f.weight.dtype == dtype and distance(f, U) < allowed
+    Q = torch.linalg.qr(rows(6, 6, seed=4))[0]
+    for diagonal in ((1, 1, 1, 1, 1, 1), (-1, -1, -1, -1, -1, -1), (-1, 1, -1, -1, -1, 1)):
+        for basis in (Q, torch.eye(6, dtype=torch.float64)):
+            U = (basis * torch.tensor(diagonal)) @ basis.T
+            assert distance(MatrixExponential.from_orthogonal(U.to(dtype)), U.to(dtype)) < allowed
+    one = torch.ones(1, 1, dtype=dtype)
+    assert torch.equal(MatrixExponential.from_orthogonal(one).to_dense(), one)
+
+
+def test_equal_angles_have_a_logarithm():
+    for angle in (0.3, math.pi / 2, 2.0, math.pi - 1e-9, math.pi):
+        plane = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
+        Q = torch.linalg.qr(rows(12, 12, seed=4))[0]
+        U = Q @ torch.block_diag(*[plane] * 3, *[plane.T] * 2, torch.eye(2, dtype=torch.float64)) @ Q.T
+        assert distance(MatrixExponential.from_orthogonal(U), U) < 1e-14
+
+
+def test_a_mirror_has_no_logarithm():
+    for diagonal in ((-1.0, 1.0, 1.0), (-1.0, -1.0, -1.0), (-1.0,)):
+        with pytest.raises(ValueError, match=r"determinant -1.*one column of U negated"):
+            MatrixExponential.from_orthogonal(torch.diag(torch.tensor(diagonal)))
+    with pytest.raises(ValueError, match="not orthogonal"):
+        MatrixExponential.from_orthogonal(2 * torch.eye(3))
+
+
+@pytest.mark.parametrize(("size", "fault"), [(1.0, 1e-4), (100.0, 1e-3), (1000.0, 3e-2)])
+def test_large_weights_cost_an_exponential_digits(size, fault):
+    """The sizes of the docstring, and that float64 is the remedy."""
+    torch.manual_seed(0)
+    f = MatrixExponential(100)
+    nn.init.uniform_(f.weight, -size, size)
+    lost = []
+    for g in (f, copy.deepcopy(f).double()):
+        Q = g.to_dense().detach().double()
+        lost.append(float(torch.linalg.matrix_norm(Q.T @ Q - torch.eye(100, dtype=torch.float64), 2)))
+    assert lost[0] < fault
+    assert lost[1] < 1e-9
+
+
+@formed
+@pytest.mark.parametrize("short", [torch.float16, torch.bfloat16], ids=str)
+def test_short_formats_are_computed_in_float32(kind, short):
+    f, x = built(kind).float(), rows(3, 5).float()
+    expected = f(x).detach()
+    assert f(x.to(short)).dtype == short
+    torch.testing.assert_close(f(x.to(short)), f(x.to(short).float()).to(short), rtol=0, atol=0)
+    f.to(short)
+    for apply in (f, f.inverse, f.prepared()):
+        for given in (x, x.to(short)):
+            assert apply(given).dtype == given.dtype
+    assert f.to_dense().dtype == short
+    torch.testing.assert_close(f(x).detach(), expected, rtol=0, atol=0.1)
+    f(x).sum().backward()
+    assert f.weight.grad.dtype == short and bool(f.weight.grad.any())
+
+
+@formed
+def test_autocast_changes_nothing(kind):
+    f, x = built(kind).float(), rows(3, 5).float()
+    expected = [f(x), f.inverse(x), f.prepared()(x), f.to_dense()]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [f(x), f.inverse(x), f.prepared()(x), f.to_dense()]
+    for got, want in zip(found, expected, strict=True):
+        assert got.dtype == torch.float32 and torch.equal(got, want)
+
+
+@formed
+def test_another_dtype_is_named(kind):
+    f = kind(5)
+    for name, apply in {"x": f, "y": f.inverse}.items():
+        with pytest.raises(TypeError, match=rf"{name} is torch\.float64, the parameters are torch\.float32; convert one"):
+            apply(rows(2, 5))
+    with pytest.raises(TypeError, match=r"x is torch\.float64"):
+        f.prepared()(rows(2, 5))
+
+
 # Layers and networks
 
 
@@ -248,6 +365,27 @@ def test_a_network_says_what_is_wrong(options, error, message):
 def test_an_image_of_another_size_is_named():
     with pytest.raises(ValueError, match="vectors of 5"):
         SVDClassifier(6)(torch.zeros(2, 5))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (torch.zeros(16), ValueError, r"x has shape \(16,\): no axis for a batch; pass a batch of shape \(batch, 16\)"),
+        (torch.tensor(1.0), ValueError, r"x has shape \(\)"),
+        (torch.zeros(2, 1, 4, 5), ValueError, r"x has shape \(2, 1, 4, 5\): vectors of 20"),
+        (torch.zeros(2, 16, dtype=torch.float64), TypeError, r"x has dtype torch\.float64.*pass x\.to\(torch\.float32\)"),
+        (torch.zeros(2, 16, dtype=torch.uint8), TypeError, r"x has dtype torch\.uint8.* / 255"),
+        ([[0.0] * 16], TypeError, "x is list; pass a torch.Tensor"),
+    ],
+    ids=str,
+)
+def test_what_is_no_batch_is_named(x, error, message):
+    with pytest.raises(error, match=message):
+        SVDClassifier(16, 3)(x)
+
+
+def test_an_empty_batch_has_no_logits():
+    assert SVDClassifier(16, 3)(torch.zeros(0, 1, 4, 4)).shape == (0, 3)
 
 
 # What it costs

@@ -12,16 +12,10 @@ __all__ = ["FoldingGaussian"]
 class FoldingGaussian(Explorable):
     """Where f(x) = H(Wx)x takes a Gaussian, W = diag(1, kappa), and the density of f(x) on the circle through f(mean).
 
-    Up to kappa = 2 f is one-to-one, and its density is that of x divided by the modulus of det J. Past 2 the plane is folded about the second axis:
-    the density is a sum over three preimages between two rays, and infinite on the rays (ledger NEW-K2, NEW-DENS).
-
-    Traits
-    ------
-    kappa : float
-        Second eigenvalue of W, the condition number.
-    sigma : float
-        Standard deviation of the Gaussian.
-    mean : list of two floats
+    Up to kappa = 2 f is one-to-one, and its density is that of x divided by the modulus of det J. Past 2 the plane is
+    folded about the second axis: the density is a sum over three preimages between two rays, and infinite on the rays
+    (ledger NEW-K2, NEW-DENS). Traits ------ kappa : float Second eigenvalue of W, the condition number. sigma : float
+    Standard deviation of the Gaussian. mean : list of two floats
     """
 
     kappa = traitlets.Float(2.7).tag(sync=True)

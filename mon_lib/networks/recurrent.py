@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..reflections import AuxiliaryReflection
-from ..reflections._checks import check_finite, check_size, check_vectors
+from ..reflections._checks import check_finite, check_size, check_vectors, working_dtype
 from ._images import check_dtype
 
 __all__ = ["PixelSequence", "ReflectionRNN", "cayley_initialisation", "henaff_initialisation", "modrelu"]
@@ -97,7 +97,7 @@ class PixelSequence(nn.Module):
     ------
     TypeError, ValueError
         If a number is not a positive integer. On use, ValueError if `shrink` does not divide the image, or `inputs` the
-        number of its pixels, or there is more than one channel.
+        number of its pixels, or there is more than one channel; TypeError if the pixels are no floating-point numbers.
     """
 
     def __init__(self, inputs: int = 1, shrink: int = 1):
@@ -106,14 +106,18 @@ class PixelSequence(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Sequences ``(batch, length, inputs)`` of images ``(batch, 1, height, width)``."""
-        if x.ndim != 4 or x.shape[1] != 1:
-            raise ValueError(f"x has shape {tuple(x.shape)}; pass grey images of shape (batch, 1, height, width)")
+        if not isinstance(x, Tensor) or x.ndim != 4 or x.shape[1] != 1 or 0 in x.shape[2:]:
+            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"x has shape {found}; pass grey images of shape (batch, 1, height, width)")
+        if not x.is_floating_point():
+            remedy = "x.float() / 255, which is what mon_lib.data.load gives" if x.dtype == torch.uint8 else "x.float()"
+            raise TypeError(f"x has dtype {x.dtype}, and pixels are floating-point numbers; pass {remedy}")
         if any(side % self.shrink for side in x.shape[2:]):
             raise ValueError(f"shrink = {self.shrink} does not divide images of {tuple(x.shape[2:])} pixels; pass one that does")
         pixels = F.avg_pool2d(x, self.shrink).flatten(1)
         if pixels.shape[1] % self.inputs:
             raise ValueError(f"inputs = {self.inputs} does not divide the {pixels.shape[1]} pixels of an image; pass a divisor")
-        return pixels.unflatten(1, (-1, self.inputs))
+        return pixels.unflatten(1, (pixels.shape[1] // self.inputs, self.inputs))  # -1 has no meaning in an empty batch
 
     def extra_repr(self) -> str:
         return f"inputs={self.inputs}, shrink={self.shrink}"
@@ -158,8 +162,9 @@ class ReflectionRNN(nn.Module):
     Raises
     ------
     TypeError, ValueError
-        If a size is not a positive integer, or h0 or the transition does not fit. On use: ValueError for a sequence of
-        length 0 or of vectors of another length, TypeError for another dtype than that of the weights.
+        If a size is not a positive integer, or the shape of h0 or the size of the transition does not fit. On use:
+        ValueError for a sequence of length 0 or of vectors of another length; TypeError if x, h0 or the transition has
+        another dtype than the weights (not before: ``.to(...)`` gives a network one dtype after it is made).
     """
 
     def __init__(
@@ -219,6 +224,15 @@ class ReflectionRNN(nn.Module):
             raise ValueError(f"x has shape {found}; pass sequences of shape (batch, length, {self.inputs})")
         if x.shape[1] == 0:
             raise ValueError("x has sequences of length 0, which say nothing; pass at least one step")
+        like = self.inject.weight.dtype
+        if self.h0.dtype != like:
+            raise TypeError(f"h0 has dtype {self.h0.dtype} and the weights have {like}; move the network with .to({like})")
+        for name, parameter in self.transition.named_parameters():  # short formats are widened where they are used
+            if working_dtype(parameter.dtype) != working_dtype(like):
+                raise TypeError(
+                    f"transition.{name} has dtype {parameter.dtype} and the other weights have {like}; move the network with "
+                    f".to({like})"
+                )
         check_dtype(x, self.inject.weight)
 
 
