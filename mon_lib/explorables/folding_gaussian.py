@@ -14,8 +14,15 @@ class FoldingGaussian(Explorable):
 
     Up to kappa = 2 f is one-to-one, and its density is that of x divided by the modulus of det J. Past 2 the plane is
     folded about the second axis: the density is a sum over three preimages between two rays, and infinite on the rays
-    (ledger NEW-K2, NEW-DENS). Traits ------ kappa : float Second eigenvalue of W, the condition number. sigma : float
-    Standard deviation of the Gaussian. mean : list of two floats
+    (ledger NEW-K2, NEW-DENS).
+
+    Traits
+    ------
+    kappa : float
+        Second eigenvalue of W, the condition number.
+    sigma : float
+        Standard deviation of the Gaussian.
+    mean : list of two floats
     """
 
     kappa = traitlets.Float(2.7).tag(sync=True)

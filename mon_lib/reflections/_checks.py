@@ -2,12 +2,63 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 
 import torch
 from torch import Tensor
 
-__all__ = ["check_finite", "check_orthogonal", "check_size", "check_vectors", "in_working_dtype", "working_dtype"]
+__all__ = [
+    "check_axis",
+    "check_dtype",
+    "check_finite",
+    "check_number",
+    "check_orthogonal",
+    "check_size",
+    "check_vectors",
+    "in_working_dtype",
+    "working_dtype",
+]
+
+
+def check_axis(dim) -> int:
+    """dim as an integer.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    try:
+        return operator.index(dim)
+    except TypeError:
+        raise TypeError(f"dim = {dim!r} is no axis; pass an integer: -1, or 1 for channels first") from None
+
+
+def check_dtype(dtype):
+    """The dtype of a parameter, None for PyTorch's default, once it is known to be real and floating-point.
+
+    Raises
+    ------
+    TypeError
+        If it is another one, or no dtype.
+    """
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype = {dtype!r} is no real floating-point format; reflections are real, pass torch.float32 or float64")
+    return dtype
+
+
+def check_number(name: str, value, wanted: str):
+    """The value itself, once it is known to be a real number; ``wanted`` completes "pass".
+
+    Raises
+    ------
+    TypeError
+        If it is none (neither a bool nor a tensor is one).
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} = {value!r} is {type(value).__name__}; pass {wanted}, a Python number")
+    return value
 
 
 def check_size(name: str, value, smallest: int = 1) -> int:
@@ -113,7 +164,15 @@ def check_orthogonal(name: str, U) -> Tensor:
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which a reflection is computed: float32 for the short formats, else its own."""
+    """The dtype in which a reflection is computed: float32 for the short formats, else its own.
+
+    Raises
+    ------
+    TypeError
+        If it is not real and floating-point: ``Module.to`` makes parameters complex too.
+    """
+    if not dtype.is_floating_point:
+        raise TypeError(f"the parameters are {dtype}; reflections are real, so convert the module with .float() or .double()")
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 

@@ -6,6 +6,8 @@ functions of the weight, not of a choice of eigenvectors, and their derivatives 
 Notation: W = lambda_min Q diag(mu) Q', mu_i = 1 + delta_i, coordinates x = Q'x, g_i = 2c lambda_i - 1 = r mu_i + delta_i, so that
 f(x) = -g x entry by entry. All sums have non-negative terms, so nothing is lost near condition number 2. Coordinates of all vectors
 stand side by side as the columns of one matrix ``(d, N)``: every pass runs along memory and every sum is a product of matrices.
+
+These derivatives are not differentiated again: whoever asks for second ones is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .secular import secular_preimage
 
@@ -87,6 +88,38 @@ def _uncolumns(X: Tensor, M: Tensor, like: Tensor, dim: int) -> Tensor:
     return (M.mT @ X).reshape(-1, *others).movedim(0, dim).contiguous()
 
 
+class _Once(torch.autograd.Function):
+    """Passes a gradient on and refuses to be differentiated.
+
+    The inputs that the gradient depends on are its arguments. That keeps the path from the gradient to them: where there is none,
+    as after ``once_differentiable``, ``torch.autograd.grad`` and ``torch.func`` take a second derivative for zero.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(gradient: Tensor, *inputs: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(
+            "second derivatives through InvertibleReflection are not implemented, but for those of forward in x; drop "
+            "create_graph=True, or differentiate householder(x @ W, x) with a symmetric W of your own where you need them"
+        )
+
+
+def _once(gradients: tuple[Tensor | None, ...], *inputs: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients, computed without a graph, tied to the inputs that they depend on."""
+    if not torch.is_grad_enabled():
+        return gradients
+    return tuple(None if gradient is None else _Once.apply(gradient, *inputs) for gradient in gradients)
+
+
 class Spectrum(torch.autograd.Function):
     """W itself, from its eigenvalues ``(d,)``; see `Basis.pulled_back` for its derivative in the weight."""
 
@@ -98,13 +131,15 @@ class Spectrum(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        ctx.dtype, ctx.basis = inputs[0].dtype, inputs[2]
+        ctx.basis = inputs[2]
+        ctx.save_for_backward(inputs[0])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, G: Tensor):
-        basis = ctx.basis
-        return basis.pulled_back(basis.Q.mT @ G @ basis.Q).to(ctx.dtype), None, None
+        (weight,), basis = ctx.saved_tensors, ctx.basis
+        with torch.no_grad():
+            for_weight = basis.pulled_back(basis.Q.mT @ G @ basis.Q).to(weight.dtype)
+        return *_once((for_weight,), G, weight), None, None
 
 
 class _Sums(NamedTuple):
@@ -161,14 +196,20 @@ class ForwardLogDet(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        ctx.dtype, ctx.basis, ctx.dim = inputs[1].dtype, *inputs[2:]
-        ctx.save_for_backward(*output[2:])
+        ctx.basis, ctx.dim = inputs[2:]
+        ctx.save_for_backward(*inputs[:2], *output[2:])
         ctx.mark_non_differentiable(*output[2:])
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: Tensor, weight: Tensor, *_):
-        X, r, S0, S1, D, scale, zero = ctx.saved_tensors
+    def backward(ctx, grad: Tensor, grad_ladj: Tensor, *_):
+        x, weight, *saved = ctx.saved_tensors
+        with torch.no_grad():
+            gradients = ForwardLogDet._gradients(ctx, grad, grad_ladj, weight.dtype, *saved)
+        return *_once(gradients, grad, grad_ladj, x, weight), None, None
+
+    @staticmethod
+    def _gradients(ctx, grad: Tensor, weight: Tensor, dtype: torch.dtype, X, r, S0, S1, D, scale, zero) -> tuple:
+        """In x and in the parameter, for the gradient in y and the weight of the logarithm."""
         basis, mu = ctx.basis, 1 + ctx.basis.delta
         g = (mu[:, None] * r).add_(basis.delta[:, None])
         over, x, H = g.reciprocal(), X / scale, _columns(grad, basis.Q, ctx.dim)
@@ -181,12 +222,12 @@ class ForwardLogDet(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             G = (t * -b) @ t.mT - (left + H * ((1 + r) * scale)) @ x.mT
             G.diagonal().add_(over @ (weight * (1 + r)))
-            for_weight = basis.pulled_back(G / basis.smallest).to(ctx.dtype)
+            for_weight = basis.pulled_back(G / basis.smallest).to(dtype)
         if ctx.needs_input_grad[0]:
             inner = (x * (slope - a)).sub_(left).add_(t * (2 * b))
             inner = inner.mul_(mu[:, None]).div_(scale).sub_(g * H)
             for_x = _uncolumns(inner, basis.inner.mT, grad, ctx.dim)
-        return for_x, for_weight, None, None
+        return for_x, for_weight
 
 
 class Inverse(torch.autograd.Function):
@@ -199,14 +240,20 @@ class Inverse(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        ctx.dtype, ctx.basis, ctx.dim = inputs[1].dtype, *inputs[2:]
-        ctx.save_for_backward(*output[1:])
+        ctx.basis, ctx.dim = inputs[2:]
+        ctx.save_for_backward(*inputs[:2], *output[1:])
         ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: Tensor, *_):
-        X, r = ctx.saved_tensors
+        y, weight, X, r = ctx.saved_tensors
+        with torch.no_grad():
+            gradients = Inverse._gradients(ctx, grad, weight.dtype, X, r)
+        return *_once(gradients, grad, y, weight), None, None
+
+    @staticmethod
+    def _gradients(ctx, grad: Tensor, dtype: torch.dtype, X: Tensor, r: Tensor) -> tuple:
+        """In y and in the parameter, for the gradient in x."""
         basis, mu = ctx.basis, (1 + ctx.basis.delta)[:, None]
         g, r, _, S1, D, scale, zero = _sums(X, basis, r)
         x, H = X / scale, _columns(grad, basis.inner, ctx.dim)
@@ -217,5 +264,5 @@ class Inverse(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             turned = (1 + r) * w - 2 * (mu * x * w).sum(0) / D * g * x
             G = turned.masked_fill(zero, 0) @ (x * scale).mT
-            for_weight = basis.pulled_back(G / basis.smallest).to(ctx.dtype)
-        return _uncolumns(w, basis.Q.mT, grad, ctx.dim), for_weight, None, None
+            for_weight = basis.pulled_back(G / basis.smallest).to(dtype)
+        return _uncolumns(w, basis.Q.mT, grad, ctx.dim), for_weight

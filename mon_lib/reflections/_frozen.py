@@ -11,9 +11,11 @@ from torch import Tensor
 from ..operators._base import full_precision
 from ._checks import working_dtype
 
-__all__ = ["FrozenReflection"]
+__all__ = ["FrozenReflection", "newton_step", "scaled"]
 
 NOISE = 4.0  # ||Wx|| below this many eps ||W||_F ||x|| is rounding error; see AuxiliaryReflection
+FRACTIONS = 8  # the line search tries 1, 1/2, ..., 2^-7 of a step
+FAR = 300  # binary exponent beyond which products of entries of W may leave the range of float64
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,18 @@ class FrozenReflection:
         W = weight.to(working_dtype(weight.dtype) if dtype is None else dtype)
         entries = W.detach().flatten()
         return cls(W, torch.nan_to_num(torch.dot(entries, entries).sqrt() * (NOISE * eps), nan=0.0, posinf=0.0))
+
+    def in_range(self) -> FrozenReflection:
+        """The same map outside the graph, with W brought near 1 by a power of two where products could leave the range.
+
+        The scale of W matters only where Wx is noise, so that W = I - U, which is never far from 1, stays as it is.
+        """
+        W = self.W.detach()
+        exponent = int(torch.frexp(W.abs().max()).exponent)
+        if abs(exponent) <= FAR:
+            return FrozenReflection(W, self.noise)
+        halves = (-(exponent // 2), exponent // 2 - exponent)  # 2^-exponent itself may not be a number
+        return FrozenReflection(W * 2.0 ** halves[0] * 2.0 ** halves[1], self.noise * 2.0 ** halves[0] * 2.0 ** halves[1])
 
     def __call__(self, x: Tensor) -> Tensor:
         """f(x)."""
@@ -75,7 +89,8 @@ class _Reflect(torch.autograd.Function):
     an output with a gradient of its own, so that it can be differentiated again. Where Wx is noise a = ||Wx||/2, so that
     y = x - Wx, and no other output has a gradient.
 
-    Lengths are summed in float64: a square of float32 numbers neither overflows nor vanishes there.
+    Lengths are summed in float64: a square of float32 numbers neither overflows nor vanishes there. Vectors in float64
+    are divided by their largest entry first.
     """
 
     generate_vmap_rule = True
@@ -84,8 +99,8 @@ class _Reflect(torch.autograd.Function):
     @full_precision
     def forward(x: Tensor, W: Tensor, noise: Tensor):
         u = x @ W.mT
-        exact = torch.linalg.vector_norm(u, dim=-1, keepdim=True, dtype=torch.float64)
-        small = exact <= noise * torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
+        exact = _length(u)
+        small = exact <= noise * _length(x)
         length = exact.clamp_min(torch.finfo(x.dtype).tiny).to(x.dtype)
         u = u.div_(length)
         a = torch.where(small, 0.5 * length, (x * u).sum(-1, keepdim=True))
@@ -105,7 +120,9 @@ class _Reflect(torch.autograd.Function):
         g = torch.zeros_like(y) if g is None else g
         s = -2.0 * (g * u).sum(-1, keepdim=True)
         s = keep * (s if g_a is None else s + g_a)
-        q = torch.addcmul(y * (s / length), g, a / length, value=-2.0)  # the gradient in Wx
+        # y/||Wx|| first: s/||Wx|| overflows where x is small and g large. Infinite for noise, where y/||Wx|| may overflow.
+        relative = y / length.masked_fill(keep == 0, torch.inf)
+        q = torch.addcmul(relative * s, g, a / length, value=-2.0)  # the gradient in Wx
         if g_a is not None:
             q = q + keep * g_a * (a / length) * u
         if g_u is not None:
@@ -117,5 +134,49 @@ class _Reflect(torch.autograd.Function):
         return for_x, for_W, None
 
 
+def _length(x: Tensor) -> Tensor:
+    """||x|| in float64 for each row, shape ``(N, 1)``."""
+    if x.dtype != torch.float64:
+        return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
+    largest = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    return largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
+
+
 # Torch binds the arguments of every call to the signature of `forward`; working it out anew costs more than a pass over x.
 _Reflect.forward.__signature__ = inspect.signature(_Reflect.forward)
+
+
+def scaled(f: FrozenReflection, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x over ||f(x)||, and the distance of its image from the unit vector y, for each row."""
+    z = f(x)
+    length = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    return x / length, torch.linalg.vector_norm(z / length - y, dim=-1)
+
+
+def newton_step(f: FrozenReflection, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The best point of a damped Newton step from x towards f(x) = y, and its residual.
+
+    f(sx) = s f(x), so every trial point is put where ||f(x)|| = 1. J is factored as a whole: the Sherman-Morrison
+    formula on A would divide by a nearly singular A where J is regular, and A has to be factored for each sample too.
+
+    Parameters
+    ----------
+    f : FrozenReflection
+    x, y : Tensor
+        Shape ``(N, d)``, with ||f(x)|| = ||y|| = 1.
+
+    Returns
+    -------
+    tuple of Tensor
+        Shapes ``(N, d)`` and ``(N,)``; x itself where no fraction of the step comes closer.
+    """
+    image, J = f.value_and_jacobian(x)
+    direction, info = torch.linalg.solve_ex(J, y - image)
+    usable = torch.isfinite(direction).all(1) & (info == 0)
+    direction = torch.where(usable.unsqueeze(1), direction, 0.0)
+    fractions = torch.cat([direction.new_zeros(1), 0.5 ** torch.arange(FRACTIONS, dtype=x.dtype, device=x.device)])
+    trials = (x + fractions.view(-1, 1, 1) * direction).flatten(0, 1)
+    trials, residuals = scaled(f, trials, y.repeat(len(fractions), 1))
+    best = torch.argmin(residuals.view(len(fractions), -1).nan_to_num(nan=torch.inf), 0)
+    chosen = best * len(x) + torch.arange(len(x), device=x.device)
+    return trials[chosen], residuals[chosen]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 
 import torch
@@ -10,50 +11,15 @@ from torch import Tensor
 
 from ..errors import ConvergenceError
 from ._checks import check_size
-from ._frozen import FrozenReflection
+from ._frozen import FrozenReflection, newton_step, scaled
+from ._preimages import directions, preimages
 
-__all__ = ["Newton", "newton_step", "scaled"]
+__all__ = ["Implicit", "Newton"]
 
 CHUNK_BYTES = 1 << 26  # most memory for the Jacobians that are factored at once
-FRACTIONS = 8  # the line search tries 1, 1/2, ..., 2^-7 of a step
 STARTS = 64  # points of each kind from which the closest is taken after a stall
 STALLED = 0.9  # a step that leaves more of the residual than this leads nowhere
-
-
-def scaled(f: FrozenReflection, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """x over ||f(x)||, and the distance of its image from the unit vector y, for each row."""
-    z = f(x)
-    length = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-    return x / length, torch.linalg.vector_norm(z / length - y, dim=-1)
-
-
-def newton_step(f: FrozenReflection, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The best point of a damped Newton step from x towards f(x) = y, and its residual.
-
-    f(sx) = s f(x), so every trial point is put where ||f(x)|| = 1. J is factored as a whole: the Sherman-Morrison
-    formula on A would divide by a nearly singular A where J is regular, and A has to be factored for each sample too.
-
-    Parameters
-    ----------
-    f : FrozenReflection
-    x, y : Tensor
-        Shape ``(N, d)``, with ||f(x)|| = ||y|| = 1.
-
-    Returns
-    -------
-    tuple of Tensor
-        Shapes ``(N, d)`` and ``(N,)``; x itself where no fraction of the step comes closer.
-    """
-    image, J = f.value_and_jacobian(x)
-    direction, info = torch.linalg.solve_ex(J, y - image)
-    usable = torch.isfinite(direction).all(1) & (info == 0)
-    direction = torch.where(usable.unsqueeze(1), direction, 0.0)
-    fractions = torch.cat([direction.new_zeros(1), 0.5 ** torch.arange(FRACTIONS, dtype=x.dtype, device=x.device)])
-    trials = (x + fractions.view(-1, 1, 1) * direction).flatten(0, 1)
-    trials, residuals = scaled(f, trials, y.repeat(len(fractions), 1))
-    best = torch.argmin(residuals.view(len(fractions), -1).nan_to_num(nan=torch.inf), 0)
-    chosen = best * len(x) + torch.arange(len(x), device=x.device)
-    return trials[chosen], residuals[chosen]
+NAMED = 8  # most samples that a message names
 
 
 @dataclass(frozen=True)
@@ -64,25 +30,31 @@ class Newton:
     sign that there is only one (ledger NEW-DENS); `AuxiliaryReflection.preimages` returns all. Every sample is solved on
     its own, in float64, and the starts are the same in every call.
 
-    There is always one if W is invertible: f(-x) = -f(x), so f has odd degree on the sphere (Borsuk) and covers it.
+    There is always one if W is invertible: f(-x) = -f(x), so f has odd degree on the sphere (Borsuk) and covers it. Samples
+    that are not solved after max_steps get, of all their preimages, the one closest to the best point that was reached.
+    That is an eigenproblem of size 2d + 1 for each of them.
 
     Parameters
     ----------
     tol : float, optional
-        Largest ||f(x) - y||/||y||. Where not given, 16 sqrt(d) eps of the dtype of y.
+        Largest ||f(x) - y||/||y||, in float64 before x is rounded to the dtype of y. Where not given, 16 sqrt(d) eps of
+        that dtype.
     max_steps : int
         Most steps for a sample, one factorisation of a d x d matrix each, over all its starts.
 
     Raises
     ------
     TypeError, ValueError
-        If tol is not positive or max_steps no positive integer.
+        If tol is no positive number or max_steps no positive integer.
     """
 
     tol: float | None = None
     max_steps: int = 50
 
     def __post_init__(self):
+        if self.tol is not None and (isinstance(self.tol, bool) or not isinstance(self.tol, numbers.Real)):
+            kind = type(self.tol).__name__
+            raise TypeError(f"tol = {self.tol!r} is {kind}; pass a positive number, for instance 1e-6, or None to follow the dtype")
         if self.tol is not None and not 0.0 < self.tol < math.inf:
             raise ValueError(f"tol = {self.tol} must be positive and finite, for instance 1e-6; None follows the dtype")
         check_size("max_steps", self.max_steps)
@@ -93,7 +65,7 @@ class Newton:
         Parameters
         ----------
         f : FrozenReflection
-            In float64, outside the graph.
+            In float64, outside the graph, in range.
         y : Tensor
             Shape ``(N, d)``, float64, finite.
         eps : float
@@ -102,25 +74,32 @@ class Newton:
         Raises
         ------
         ConvergenceError
-            If a sample does not reach tol.
+            If no preimage within tol was found for a sample; the message names the rows.
         """
         d = y.shape[1]
         tol = 16.0 * math.sqrt(d) * eps if self.tol is None else self.tol
-        length = torch.linalg.vector_norm(y, dim=1, keepdim=True)
-        y = torch.where(length > 0, y / length.clamp_min(torch.finfo(y.dtype).tiny), 0.0)
+        y, length = directions(y)
         x = y.clone()  # zero rows stay zero
         chunk = max(1, CHUNK_BYTES // (d * d * y.element_size()))
         left = [part for part in (length.squeeze(1) > 0).nonzero().squeeze(1).split(chunk) if len(part)]
-        failed, worst = 0, 0.0
+        residual = y.new_zeros(len(y))
         for part in left:
-            x[part], residual = self._solve(f, y[part], tol)
-            failed += int((residual > tol).sum())
-            worst = max(worst, float(residual.max()))
-        if failed:
+            x[part], residual[part] = self._solve(f, y[part], tol)
+        missed = (residual > tol).nonzero().squeeze(1)
+        if len(missed):
+            for k, others in zip(missed.tolist(), preimages(f, y[missed], every=False), strict=True):
+                gaps = scaled(f, others, y[k].expand_as(others))[1]
+                if len(others := others[gaps <= tol]):
+                    x[k] = others[torch.linalg.vector_norm(others - x[k], dim=1).argmin()]
+                    residual[k] = 0.0
+            missed = (residual > tol).nonzero().squeeze(1)
+        if len(missed):
+            rows = ", ".join(map(str, missed[:NAMED].tolist())) + (", ..." if len(missed) > NAMED else "")
             raise ConvergenceError(
-                f"no preimage was found within max_steps = {self.max_steps} for {failed} of {len(y)} samples: relative "
-                f"residual {worst:.3g}, tol = {tol:.3g}. One exists if W is invertible: preimages(y) finds all there are, a "
-                "larger max_steps tries more starts, and a larger tol settles for less."
+                f"no preimage was found for {len(missed)} of {len(y)} samples, rows {rows} of y.reshape(-1, {d}): relative "
+                f"residual {float(residual.max()):.3g}, tol = {tol:.3g}, max_steps = {self.max_steps}. One exists if W is "
+                "invertible, and else y may have none. A larger tol settles for less, a larger max_steps tries more starts; "
+                "leave these rows out for the others."
             )
         return x * length
 
@@ -157,3 +136,58 @@ def _start(f: FrozenReflection, y: Tensor, generator: torch.Generator) -> Tensor
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(-1, keepdim=True)
+
+
+class Implicit(torch.autograd.Function):
+    """f(x) - y, x, W, noise -> x, with the implicit derivative -J^-1 of x in f(x) - y.
+
+    The value is x itself: a Newton step, which has the same derivative, would move it where J is nearly singular.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(gap, x, W, noise):
+        return x.clone()  # not a view: the caller may write into the output
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        gap, x, W, noise = ctx.saved_tensors
+        with torch.no_grad(), torch.autocast(v.device.type, enabled=False):
+            step = max(1, CHUNK_BYTES // (8 * x.shape[1] ** 2))
+            f, parts = FrozenReflection(W, noise), []
+            for start, right in zip(x.split(step), v.split(step), strict=True):
+                solved, info = torch.linalg.solve_ex(f.jacobian(start).mT, -right)
+                solved = torch.where((info == 0).unsqueeze(1), solved, torch.nan)
+                parts.append(torch.where((right == 0).all(1, keepdim=True), 0.0, solved))
+            solved = torch.cat(parts)
+        return _once(solved, v, gap), None, None, None
+
+
+class _Once(torch.autograd.Function):
+    """Passes a gradient on and refuses to be differentiated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(gradient, *inputs):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(
+            "second derivatives through AuxiliaryReflection.inverse are not implemented; drop create_graph=True, or "
+            "differentiate f.jacobian and f.forward_and_ladj at the solution, which are differentiable"
+        )
+
+
+def _once(gradient: Tensor, *inputs: Tensor) -> Tensor:
+    return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._frozen import FrozenReflection
-from ._newton import newton_step, scaled
+from ._frozen import FrozenReflection, newton_step, scaled
 
-__all__ = ["preimages"]
+__all__ = ["directions", "preimages"]
 
 SHIFTS = (0.37, -0.61, 1.43, -2.21)  # any number that is no root serves; the best conditioned of four is taken
 LOOSE = 1e-3  # a root with a smaller imaginary part, relatively, may be a double real root split by rounding
@@ -19,7 +18,15 @@ APART = 1e-6  # distance of two different ones
 CHUNK_BYTES = 1 << 26  # most memory for the pencils of the samples that are solved at once
 
 
-def preimages(f: FrozenReflection, y: Tensor) -> list[Tensor]:
+def directions(y: Tensor) -> tuple[Tensor, Tensor]:
+    """y/||y||, zero where y is, and ||y||, shape ``(N, 1)``, for each row; no square leaves the range."""
+    largest = y.abs().amax(1, keepdim=True)
+    y = torch.where(largest > 0, y / largest, 0.0)
+    length = torch.linalg.vector_norm(y, dim=1, keepdim=True)
+    return torch.where(largest > 0, y / length, 0.0), largest * length
+
+
+def preimages(f: FrozenReflection, y: Tensor, every: bool = True, rough: float = 0.0) -> list[Tensor]:
     """All x with f(x) = y, for each row of y.
 
     With t = 2c, f(x) = y says (I - tW)x = y, and f keeps lengths. Conversely (I - tW)x = y and ||x|| = ||y|| give
@@ -29,16 +36,20 @@ def preimages(f: FrozenReflection, y: Tensor) -> list[Tensor]:
 
     the third because w'y = x'W'x. These are linear in (x, w, 1): t is an eigenvalue of a pencil of size 2d + 1.
 
-    Three kinds of solution are no simple root, and are tried as well: x = y, where t = 0 or Wx = 0; a singular I - tW
-    with y in its range, where x is determined up to a null vector, and that by its length; double roots, which rounding
-    moves off the real axis. Every candidate is polished by Newton's method and kept only if f(x) = y.
+    Four kinds of solution are no simple root, and are tried as well: x = y, where t = 0 or Wx = 0; (I - W)x = y, where Wx
+    is noise; a singular I - tW with y in its range, where x is determined up to a null vector, and that by its length;
+    double roots, which rounding moves off the real axis. Every candidate is polished by Newton's method and kept only if f(x) = y.
 
     Parameters
     ----------
     f : FrozenReflection
-        In float64, outside the graph.
+        In float64, outside the graph, in range.
     y : Tensor
         Shape ``(N, d)``, float64, finite.
+    every : bool
+        Whether a continuum of preimages is an error; else some of it are returned.
+    rough : float
+        Relative residual of a candidate that serves where y has no preimage: f jumps where Wx becomes noise.
 
     Returns
     -------
@@ -61,17 +72,20 @@ def preimages(f: FrozenReflection, y: Tensor) -> list[Tensor]:
     chunk = max(1, CHUNK_BYTES // (8 * len(SHIFTS) * (2 * d + 1) ** 2))
     found: list[Tensor] = []
     for part in y.split(chunk):
-        length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
-        unit = part / length.clamp_min(torch.finfo(part.dtype).tiny)
-        of, x = _regular(W, unit)
+        unit, length = directions(part)
+        solvable = (length.squeeze(1) > 0).nonzero().squeeze(1)  # the pencil of y = 0 is singular, and x = 0
+        of, x = _regular(W, unit[solvable])
+        of = solvable[of]
         extra = [
             (k, ends)
             for k, j in ((unit.to(left.dtype) @ left).abs() <= SINGULAR).nonzero().tolist()
-            if length[k] > 0 and len(ends := _singular(f, W, unit[k], values[j]))
+            if length[k] > 0 and len(ends := _singular(f, W, unit[k], values[j], every))
         ]
-        of = torch.cat([torch.arange(len(part), device=y.device), of, *(of.new_full((len(ends),), k) for k, ends in extra)])
-        x = torch.cat([unit, x, *(ends for _, ends in extra)])
-        of, x = _polish(f, unit, of, x)
+        each = torch.arange(len(part), device=y.device)
+        still, _ = torch.linalg.solve_ex(torch.eye(d, dtype=W.dtype, device=W.device) - f.W, unit.T)
+        of = torch.cat([each, each, of, *(of.new_full((len(ends),), k) for k, ends in extra)])
+        x = torch.cat([unit, still.T, x, *(ends for _, ends in extra)])
+        of, x = _polish(f, unit, of, x, rough)
         for k in range(len(part)):
             found.append(_different(x[of == k], unit[k]) * length[k] if length[k] > 0 else part[k : k + 1].clone())
     return found
@@ -94,7 +108,10 @@ def _regular(W: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     inverses, info = torch.linalg.inv_ex(N0 - shifts.view(-1, 1, 1, 1) * N1)
     sizes = torch.where(info == 0, torch.linalg.matrix_norm(inverses).nan_to_num(nan=torch.inf), torch.inf)
     best = torch.argmin(sizes, 0)
-    s = torch.linalg.eigvals(inverses[best, torch.arange(N, device=y.device)] @ N1)
+    rows = torch.arange(N, device=y.device)
+    turned = inverses[best, rows] @ N1
+    regular = torch.isfinite(sizes[best, rows]) & torch.isfinite(turned).flatten(1).all(1)
+    s = torch.linalg.eigvals(torch.where(regular.view(-1, 1, 1), turned, 0.0))  # LAPACK writes to stderr about a NaN
     t = shifts[best].unsqueeze(1) + 1.0 / s
     finite = s.abs() > torch.finfo(W.dtype).eps * s.abs().amax(1, keepdim=True)
     of, root = (finite & (t.imag.abs() <= LOOSE * t.abs())).nonzero().unbind(1)
@@ -104,7 +121,7 @@ def _regular(W: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return of, torch.cat(parts)
 
 
-def _singular(f: FrozenReflection, W: Tensor, y: Tensor, value: Tensor) -> Tensor:
+def _singular(f: FrozenReflection, W: Tensor, y: Tensor, value: Tensor, every: bool) -> Tensor:
     """The solutions with t = 1/value, for an eigenvalue of W with a left eigenvector orthogonal to y."""
     P, S, Qh = torch.linalg.svd(torch.eye(len(y), dtype=W.dtype, device=W.device) - W / value)
     null = SINGULAR * S[0] >= S
@@ -116,7 +133,7 @@ def _singular(f: FrozenReflection, W: Tensor, y: Tensor, value: Tensor) -> Tenso
         return y[None][:0]
     step = max(rest, 0.0) ** 0.5 * Qh[null]
     ends = torch.cat([part + step, part - step])
-    if len(step) > 1 and rest > SINGULAR and float(scaled(f, ends, y.expand_as(ends))[1].max()) <= EXACT:
+    if every and len(step) > 1 and rest > SINGULAR and float(scaled(f, ends, y.expand_as(ends))[1].max()) <= EXACT:
         raise ValueError(
             f"y has infinitely many preimages: an eigenspace of W of dimension {len(step)} is orthogonal to it, and x "
             "may turn in it. Move W or y a little, or use inverse(y) for one of them."
@@ -124,7 +141,7 @@ def _singular(f: FrozenReflection, W: Tensor, y: Tensor, value: Tensor) -> Tenso
     return ends
 
 
-def _polish(f: FrozenReflection, y: Tensor, of: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def _polish(f: FrozenReflection, y: Tensor, of: Tensor, x: Tensor, rough: float) -> tuple[Tensor, Tensor]:
     """The candidates x for the rows ``of`` of y that are preimages, after a few Newton steps."""
     size = torch.linalg.vector_norm(x, dim=1)
     usable = torch.isfinite(size) & (size > 0)
@@ -138,9 +155,11 @@ def _polish(f: FrozenReflection, y: Tensor, of: Tensor, x: Tensor) -> tuple[Tens
             part, residual = newton_step(f, part, target)
             if bool((residual > 0.5 * before).all()):
                 break
-        kept.append((part, residual <= EXACT))
-    exact = torch.cat([good for _, good in kept])
-    return of[exact], torch.cat([part for part, _ in kept])[exact]
+        kept.append((part, residual))
+    residual = torch.cat([left for _, left in kept])
+    smallest = residual.new_full((len(y),), torch.inf).scatter_reduce(0, of, residual, "amin")[of]
+    good = (residual <= EXACT) | ((residual == smallest) & (residual <= rough))
+    return of[good], torch.cat([part for part, _ in kept])[good]
 
 
 def _different(x: Tensor, y: Tensor) -> Tensor:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from ..operators._base import full_precision
-from ._checks import check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
+from ._checks import check_dtype, check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
 from ._frozen import FrozenReflection
-from ._newton import Newton
-from ._preimages import preimages
+from ._newton import Implicit, Newton
+from ._preimages import directions, preimages
 
 __all__ = ["AuxiliaryReflection", "Newton"]
+
+TINY = torch.finfo(torch.float64).tiny
 
 
 class AuxiliaryReflection(nn.Module):
@@ -25,14 +27,15 @@ class AuxiliaryReflection(nn.Module):
     and J = I - W. For any other W with Wx = 0 this is the convention H(0) = I.
 
     In floating point Wx is not zero where it should be but a rounding error, and H of that a random mirror. So c = 1/2
-    wherever ||Wx|| <= 4 eps ||W||_F ||x||, which is never true of an x that W maps to more than noise. Why 4: rounding
+    wherever ||Wx|| <= 4 eps ||W||_F ||x||. The rule sees sizes only: an exact Wx of that size is taken for noise too, as with
+    W = diag(1, 2^-22) and x = (0, 1) in float32. There f(x) = x - Wx, and the scale of W does matter. Why 4: rounding
     W and x to the dtype moves Wx by up to eps ||W||_F ||x||, half from each, and a sum of d products by up to d/2 as
     much, so for d up to 6 nothing larger can be noise. For large d the errors of a sum average out and the total stays
-    below one such unit, so 4 is a reserve. The count assumes full float32 products, torch's default; in float32 it is
-    off where the square of an entry of W leaves the range.
+    below one such unit, so 4 is a reserve. The count assumes full float32 products, torch's default, and that the square
+    of an entry of W stays in the range of the dtype; the rule is off elsewhere.
 
     Between the two regimes a Wx of relative size r = ||Wx||/||x|| has few digits: f is off by about eps/r then, and the
-    Jacobian by eps/r^2.
+    Jacobian by eps/r^2. Any finite x and W will do as long as Wx is neither infinite nor below the smallest normal number.
 
     Parameters
     ----------
@@ -49,7 +52,7 @@ class AuxiliaryReflection(nn.Module):
     Raises
     ------
     TypeError, ValueError
-        If d is not a positive integer.
+        If d is not a positive integer, or the dtype is not real and floating-point.
 
     Examples
     --------
@@ -62,7 +65,7 @@ class AuxiliaryReflection(nn.Module):
     def __init__(self, d: int, *, dtype=None, device=None):
         super().__init__()
         self.d = check_size("d", d)
-        self.weight = nn.Parameter(torch.empty(self.d, self.d, dtype=dtype, device=device))
+        self.weight = nn.Parameter(torch.empty(self.d, self.d, dtype=check_dtype(dtype), device=device))
         nn.init.uniform_(self.weight, -1 / math.sqrt(self.d), 1 / math.sqrt(self.d))
 
     @classmethod
@@ -87,21 +90,20 @@ class AuxiliaryReflection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x), shape ``(..., d)``, in the dtype of x; computed in float32 where x or W is shorter. NaN passes on."""
-        return self.prepared()(x)
+        return self._apply_frozen(FrozenReflection.of(self.weight), x)
 
     def prepared(self) -> Callable[[Tensor], Tensor]:
         """x -> f(x) with the work that depends on W alone done once; gradients flow to the weight.
 
-        For the many steps of one recurrent pass. W is frozen in it: ask for another after a change.
+        For the many steps of one recurrent pass. It holds a copy of W as it is now: ask for another after a change.
         """
-        f = FrozenReflection.of(self.weight)
+        f = FrozenReflection.of(self.weight.clone())
+        return lambda x: self._apply_frozen(f, x)
 
-        @full_precision
-        def apply(x: Tensor) -> Tensor:
-            y = f(self._rows("x", x))
-            return y if y.shape == x.shape and y.dtype == x.dtype else y.view(x.shape).to(x.dtype)
-
-        return apply
+    @full_precision
+    def _apply_frozen(self, f: FrozenReflection, x: Tensor) -> Tensor:
+        y = f(self._rows("x", x))
+        return y if y.shape == x.shape and y.dtype == x.dtype else y.view(x.shape).to(x.dtype)
 
     @full_precision
     def jacobian(self, x: Tensor) -> Tensor:
@@ -159,22 +161,28 @@ class AuxiliaryReflection(nn.Module):
         Returns
         -------
         Tensor
-            Shape ``(..., d)``, differentiable in y and W by the implicit derivative J^-1 where J is regular.
+            Shape ``(..., d)``, differentiable once in y and W by the implicit derivative J^-1; a second derivative raises
+            NotImplementedError. Where J is singular and a gradient arrives, the gradients are NaN.
 
         Raises
         ------
         ConvergenceError
-            If none was found for a sample; if W is invertible there is one.
+            If none was found for some samples, whose rows it names; if W is invertible there is one.
+        TypeError
+            If method is no Newton object.
         ValueError
-            If y is not finite or has the wrong shape.
+            If y or W is not finite or y has the wrong shape.
         """
+        if not isinstance(method, Newton):
+            raise TypeError(f"method = {method!r} is no Newton object; pass Newton(), for instance Newton(tol=1e-6)")
         rows = check_finite("y", self._rows("y", y)).double()
         f = FrozenReflection.of(self.weight, torch.float64)
-        outside = FrozenReflection(f.W.detach(), f.noise)
+        check_finite("weight", f.W)
+        outside = f.in_range()
         with torch.no_grad():
             x = method.solve(outside, rows.detach(), torch.finfo(working_dtype(y.dtype)).eps)
         if torch.is_grad_enabled() and (rows.requires_grad or f.W.requires_grad):
-            x = x - torch.linalg.solve(outside.jacobian(x), f(x) - rows)
+            x = Implicit.apply(f(x) - rows, x, outside.W, outside.noise)
         return x.view(y.shape).to(y.dtype)
 
     @torch.no_grad()
@@ -191,17 +199,29 @@ class AuxiliaryReflection(nn.Module):
         -------
         list of Tensor
             One for each sample, in the order of ``y.reshape(-1, d)``: shape ``(count, d)``. For invertible W the count is odd
-            for almost every y, since f(-x) = -f(x) has odd degree on the sphere (Borsuk).
+            for almost every y, since f(-x) = -f(x) has odd degree on the sphere (Borsuk). Each has a residual of at most
+            sqrt(eps) ||y|| after it was rounded to the dtype of y; f is taken in float64, with what W calls noise.
+
+            Near the null space of W a rounding of x turns f(x) by about eps ||W|| ||x||/||Wx||. Preimages that do not
+            survive the rounding are left out, and f jumps where Wx becomes noise: in float32 there may be none there, or one
+            that is exact only to 16 sqrt(d) eps ||y||. f(x) in float32 has that error of its own: compare in float64.
 
         Raises
         ------
         ValueError
-            If y is not finite or has the wrong shape, or if a sample has infinitely many preimages.
+            If y or W is not finite or y has the wrong shape, or if a sample has infinitely many preimages.
         """
         rows = check_finite("y", self._rows("y", y)).double()
         f = FrozenReflection.of(self.weight, torch.float64)
         check_finite("weight", f.W)
-        return [x.to(y.dtype) for x in preimages(f, rows)]
+        f, found = f.in_range(), []
+        rough = 16.0 * math.sqrt(self.d) * torch.finfo(working_dtype(y.dtype)).eps  # as in Newton
+        for row, x in zip(rows, preimages(f, rows, rough=rough), strict=True):
+            x = x.to(y.dtype)
+            unit, length = directions(torch.cat([row[None], f(x.double())]))
+            gaps = torch.linalg.vector_norm(unit[1:] * (length[1:] / length[0].clamp_min(TINY)) - unit[0], dim=1)
+            found.append(x[gaps <= torch.finfo(y.dtype).eps ** 0.5])
+        return found
 
     def _rows(self, name: str, x: Tensor) -> Tensor:
         """The vectors as rows, in the dtype of the computation."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 
 import torch
 from torch import Tensor, nn
 
 from ..operators._base import full_precision
-from ._checks import check_finite, check_size, check_vectors, in_working_dtype, working_dtype
+from ._checks import check_axis, check_dtype, check_finite, check_number, check_size, check_vectors, in_working_dtype, working_dtype
 from ._eigenbasis import Basis, ForwardLogDet, Inverse, Spectrum, rotate
 from .householder import householder
 
@@ -26,6 +25,9 @@ class InvertibleReflection(nn.Module):
 
     Inverse and log-determinant cost O(d) a vector beyond one product with the eigenbasis (ledger NEW-SEC, NEW-LADJ). A call
     decomposes B once; `prepared` keeps that for many calls.
+
+    Differentiable once, in reverse mode: second derivatives raise NotImplementedError, but for those of a gradient of `forward`
+    in x, which are right. The state dict holds kappa too, without which the weight says nothing.
 
     Parameters
     ----------
@@ -46,7 +48,8 @@ class InvertibleReflection(nn.Module):
     Raises
     ------
     TypeError, ValueError
-        If d is no positive integer or kappa is not between 1 and 2.
+        If d is no positive integer, kappa no number between 1 and 2, dim no integer or dtype not real and floating-point; on
+        loading, if the state dict is that of another kappa.
 
     Examples
     --------
@@ -58,9 +61,9 @@ class InvertibleReflection(nn.Module):
 
     def __init__(self, d: int, kappa: float = 1.9, dim: int = -1, *, dtype=None, device=None):
         super().__init__()
-        self.d, self.kappa, self.dim = check_size("d", d), _check_kappa(kappa), _check_dim(dim)
+        self.d, self.kappa, self.dim = check_size("d", d), _check_kappa(kappa), check_axis(dim)
         bound = 1.0 / math.sqrt(self.d)
-        self.weight = nn.Parameter(torch.empty(self.d, self.d, dtype=dtype, device=device).uniform_(-bound, bound))
+        self.weight = nn.Parameter(torch.empty(self.d, self.d, dtype=check_dtype(dtype), device=device).uniform_(-bound, bound))
 
     @classmethod
     def from_matrix(cls, W: Tensor, kappa: float = 1.9, dim: int = -1) -> InvertibleReflection:
@@ -108,16 +111,25 @@ class InvertibleReflection(nn.Module):
         Parameters
         ----------
         rotation : Tensor, optional
-            A fixed orthogonal R, shape ``(d, d)``: the map is then x -> f(Rx), for the price of f. Not checked.
+            A fixed orthogonal R, shape ``(d, d)``: the map is then x -> f(Rx), for the price of f. That it is orthogonal is
+            not checked, and no gradient flows to it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rotation is no real floating-point tensor of that shape.
         """
         return PreparedInvertible(self.weight, self.kappa, self.dim, rotation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """f(x), in the shape and dtype of x: ``(..., d)``, or d along axis ``dim``. Computed in float32 where x is shorter."""
+        """f(x), in the shape and dtype of x: ``(..., d)``, or d along axis ``dim``. Computed in float32 where x is shorter.
+
+        Differentiable in the parameter once; a gradient in x is differentiable again, in x and in the parameter.
+        """
         return self.prepared()(x)
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x) and log|det J(x)|, the latter of the shape of x without axis ``dim``; 0 where x = 0."""
+        """f(x) and log|det J(x)|, the latter of the shape of x without axis ``dim``; 0 where x = 0. Differentiable once."""
         return self.prepared().forward_and_ladj(x)
 
     def inverse(self, y: Tensor) -> Tensor:
@@ -131,16 +143,38 @@ class InvertibleReflection(nn.Module):
         return self.prepared().inverse(y)
 
     def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The inverse, and the log|det| of the inverse's Jacobian at y."""
+        """The inverse, and the log|det| of the inverse's Jacobian at y. Differentiable once."""
         return self.prepared().inverse_and_ladj(y)
 
     def to_dense(self) -> Tensor:
-        """W, shape ``(d, d)``, differentiable in the parameter."""
+        """W, shape ``(d, d)``, differentiable in the parameter, once."""
         return self.prepared().W.to(self.weight.dtype)
 
     def condition(self) -> float:
         """The condition number of W, at most `kappa`."""
         return 1.0 + float(self.prepared().basis.delta.max())
+
+    def get_extra_state(self) -> Tensor:
+        """kappa, for the state dict: a tensor, as what goes through state dicts expects."""
+        return torch.tensor(self.kappa, dtype=torch.float64, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Raise ValueError if the state dict is that of another kappa."""
+        # State dicts are averaged, or converted as a whole, which rounds kappa.
+        found, rounding = float(state), torch.finfo(state.dtype).eps if isinstance(state, Tensor) else 0.0
+        if not abs(found - self.kappa) <= max(rounding, 1e-12):
+            raise ValueError(
+                f"the state dict is that of kappa = {found}, the module has kappa = {self.kappa}, and the same weight "
+                f"means another W; load it into InvertibleReflection({self.d}, kappa={found})"
+            )
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *rest) -> None:
+        key = f"{prefix}_extra_state"
+        if key in state_dict:
+            self.set_extra_state(state_dict[key])  # before the weight is overwritten
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *rest)
+        if key in missing_keys:  # state dicts from before kappa was in them
+            missing_keys.remove(key)
 
     def extra_repr(self) -> str:
         return f"d={self.d}, kappa={self.kappa}" + (f", dim={self.dim}" if self.dim != -1 else "")
@@ -148,6 +182,8 @@ class InvertibleReflection(nn.Module):
 
 class PreparedInvertible:
     """An `InvertibleReflection` at today's weights, after a fixed rotation: a callable x -> f(Rx) with its other methods.
+
+    Derivatives are those of the module: second ones for gradients of f(Rx) in x only.
 
     Attributes
     ----------
@@ -158,6 +194,10 @@ class PreparedInvertible:
     @full_precision
     def __init__(self, weight: Tensor, kappa: float, dim: int, rotation: Tensor | None = None):
         dtype = working_dtype(weight.dtype)
+        if rotation is not None:
+            rotation = check_vectors("rotation", rotation).detach()
+            if rotation.shape != weight.shape:
+                raise ValueError(f"rotation has shape {tuple(rotation.shape)}; pass an orthogonal matrix, {tuple(weight.shape)}")
         with torch.no_grad():  # in float64: d is small, and the basis is used for many vectors
             wide = check_finite("weight", weight).double()
             b, Q = torch.linalg.eigh(0.5 * (wide + wide.mT))
@@ -171,10 +211,14 @@ class PreparedInvertible:
         self.basis = Basis(Q.to(dtype), inner.to(dtype), delta, smallest, theta, kappa)
         self.d, self.dim, self._weight, self._rotation = weight.shape[0], dim, weight, rotation
 
+    def __getstate__(self) -> dict:
+        # The cached W is a result within a graph, which cannot be copied; it is made again on use.
+        return {name: value for name, value in self.__dict__.items() if name != "W"}
+
     @functools.cached_property
     @full_precision
     def W(self) -> Tensor:
-        """Shape ``(d, d)``, in the graph of the parameter."""
+        """Shape ``(d, d)``, in the graph of the parameter, differentiable once."""
         return Spectrum.apply(self._weight, self._values.to(self.basis.Q.dtype), self.basis)
 
     def _widen(self, name: str, x: Tensor) -> Tensor:
@@ -193,35 +237,27 @@ class PreparedInvertible:
 
     @full_precision
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(Rx) and its log|det J|, both from the coordinates in the eigenbasis."""
+        """f(Rx) and its log|det J|, both from the coordinates in the eigenbasis; differentiable once."""
         y, ladj, *_ = ForwardLogDet.apply(self._widen("x", x), self._weight, self.basis, self.dim)
         return y.to(x.dtype), ladj.to(x.dtype)
 
     @full_precision
     def inverse(self, y: Tensor) -> Tensor:
-        """The x with f(Rx) = y."""
+        """The x with f(Rx) = y; differentiable once."""
         wide = check_finite("y", self._widen("y", y))
         return Inverse.apply(wide, self._weight, self.basis, self.dim)[0].to(y.dtype)
 
     @full_precision
     def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The inverse, and the log|det| of its Jacobian."""
+        """The inverse, and the log|det| of its Jacobian; differentiable once."""
         wide = check_finite("y", self._widen("y", y))
         x = Inverse.apply(wide, self._weight, self.basis, self.dim)[0]
         return x.to(y.dtype), -ForwardLogDet.apply(x, self._weight, self.basis, self.dim)[1].to(y.dtype)
 
 
-def _check_dim(dim: int) -> int:
-    """dim as an integer."""
-    try:
-        return operator.index(dim)
-    except TypeError:
-        raise TypeError(f"dim = {dim!r} is no axis; pass an integer: -1, or 1 for channels first") from None
-
-
 def _check_kappa(kappa: float) -> float:
     """kappa as a float, between 1 and 2."""
-    if not isinstance(kappa, (int, float)) or not 1.0 < kappa < 2.0:
+    if not 1.0 < check_number("kappa", kappa, "1 < kappa < 2") < 2.0:
         raise ValueError(
             f"kappa = {kappa!r} is out of range; pass 1 < kappa < 2. From 2 on f can have several preimages, "
             "and AuxiliaryReflection, which promises no inverse, is the class for that"

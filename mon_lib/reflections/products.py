@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ..operators._base import full_precision
-from ._checks import check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
+from ._checks import check_dtype, check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
 
 __all__ = ["HouseholderProduct"]
 
@@ -45,13 +45,13 @@ class HouseholderProduct(nn.Module):
     Raises
     ------
     TypeError, ValueError
-        If d, k or block is no integer or too small.
+        If d, k or block is no integer or too small, or if dtype is not real and floating-point.
     """
 
     def __init__(self, d: int, k: int, *, block: int = BLOCK, dtype=None, device=None):
         super().__init__()
         self.d, self.k, self.block = check_size("d", d), check_size("k", k, 0), check_size("block", block)
-        self.vectors = nn.Parameter(torch.randn(self.k, self.d, dtype=dtype, device=device))
+        self.vectors = nn.Parameter(torch.randn(self.k, self.d, dtype=check_dtype(dtype), device=device))
 
     @classmethod
     def from_orthogonal(cls, U: Tensor, k: int | None = None, **options) -> HouseholderProduct:
@@ -93,8 +93,8 @@ class HouseholderProduct(nn.Module):
 
         Raises
         ------
-        ValueError
-            If y is not finite.
+        TypeError, ValueError
+            If y has another shape or dtype, or is not finite.
         """
         check_finite("y", check_vectors("y", y, self.d))
         return self._prepare(y.numel() // self.d, backwards=True)(y)
@@ -120,7 +120,7 @@ class HouseholderProduct(nn.Module):
     def _prepare(self, rows: int | None, backwards: bool = False) -> Callable[[Tensor], Tensor]:
         """f or its inverse as the cheaper of two: the blocks, or the dense matrix where it pays for itself."""
         V, T = self._factors()
-        d, k, dense = self.d, V.shape[0] * V.shape[1], None
+        name, d, k, dense = "y" if backwards else "x", self.d, V.shape[0] * V.shape[1], None
         if 2 * k > d and (rows is None or rows * (2 * k - d) > 2 * k * d):
             dense = _dense(V, T) if backwards else _dense(V, T).mT  # the rows of x are multiplied from the right
         else:
@@ -129,8 +129,8 @@ class HouseholderProduct(nn.Module):
 
         @full_precision
         def apply(x: Tensor) -> Tensor:
-            check_vectors("x", x, d)
-            wide = in_working_dtype("x", x, self.vectors).reshape(-1, d)
+            check_vectors(name, x, d)
+            wide = in_working_dtype(name, x, self.vectors).reshape(-1, d)
             y = wide @ dense if dense is not None else _apply(V, TV, wide, reverse=not backwards)
             return y.reshape(x.shape).to(x.dtype)
 

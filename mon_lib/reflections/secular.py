@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConvergenceError
-from ._checks import check_finite, check_vectors
+from ._checks import check_axis, check_finite, check_number, check_size, check_vectors
 
 __all__ = ["Damped", "DampedInverse", "Secular", "along", "secular_preimage", "solve_secular"]
 
@@ -33,6 +33,7 @@ def along(values: Tensor, ndim: int, dim: int) -> Tensor:
     return values.view(-1, *([1] * (ndim - 1 - dim % ndim)))
 
 
+@torch.no_grad()
 def solve_secular(eigenvalues: Tensor, y: Tensor, dim: int = -1, max_steps: int = MAX_STEPS) -> Secular:
     """The c with ||(I - 2cW)^-1 y|| = ||y|| between 1/lambda_max and 1/lambda_min, for a symmetric W (ledger NEW-SEC).
 
@@ -57,7 +58,8 @@ def solve_secular(eigenvalues: Tensor, y: Tensor, dim: int = -1, max_steps: int 
     Raises
     ------
     TypeError, ValueError
-        If the shapes or dtypes do not fit, if an entry is not finite, or if W is not definite with a condition number below 2.
+        If the shapes or dtypes do not fit, if dim or max_steps is no integer, if an entry is not finite, or if W is
+        not definite with a condition number below 2.
     ConvergenceError
         If a target is not solved within the steps allowed.
 
@@ -66,6 +68,7 @@ def solve_secular(eigenvalues: Tensor, y: Tensor, dim: int = -1, max_steps: int 
     >>> solve_secular(torch.tensor([1.0, 1.5]), torch.tensor([0.0, -2.0])).c
     tensor(0.6667)
     """
+    dim, max_steps = check_axis(dim), check_size("max_steps", max_steps, 0)
     check_vectors("eigenvalues", eigenvalues)
     if eigenvalues.ndim != 1:
         raise ValueError(f"eigenvalues has shape {tuple(eigenvalues.shape)}; pass the eigenvalues of one W, shape (d,)")
@@ -149,6 +152,8 @@ class DampedInverse:
     For W = W' with condition number at most kappa < 2, every step shrinks the distance to the preimage by the factor `rate`, and
     ||f(x) - y|| / m with m = 2/kappa - 1 bounds that distance. Both constants are attained, so neither can be improved.
 
+    f(sx) = s f(x), so every target is solved at the scale where its largest entry is 1: no norm overflows or vanishes.
+
     Parameters
     ----------
     kappa : float
@@ -158,7 +163,8 @@ class DampedInverse:
     tol : float
         The error allowed, relative to ||y|| = ||x||.
     max_steps : int
-        Most evaluations of f, one more than the steps.
+        Most evaluations of f, one more than the steps. Twice what tol takes in exact arithmetic is never exceeded: beyond it
+        rounding keeps the residual up, or kappa is no bound.
 
     Attributes
     ----------
@@ -167,21 +173,27 @@ class DampedInverse:
 
     Raises
     ------
-    ValueError
-        If kappa, t, tol or max_steps is out of range.
+    TypeError, ValueError
+        If kappa, t, tol or max_steps is no number, or out of range.
     """
 
     def __init__(self, kappa: float, t: float | None = None, *, tol: float = 1e-4, max_steps: int = 100_000):
-        if not 1.0 <= kappa < 2.0:
+        if not 1.0 <= check_number("kappa", kappa, "1 <= kappa < 2") < 2.0:
             raise ValueError(f"kappa = {kappa!r} is out of range; f is strongly monotone up to sign for 1 <= kappa < 2 only")
-        self.kappa, self.m, lipschitz = float(kappa), 2.0 / kappa - 1.0, 2.0 * kappa - 1.0
-        self.t = kappa / (kappa * kappa - kappa + 1.0) if t is None else float(t)
+        self.kappa = kappa = float(kappa)
+        self.m, lipschitz = 2.0 / kappa - 1.0, 2.0 * kappa - 1.0
+        best = kappa / (kappa * kappa - kappa + 1.0)
+        self.t = best if t is None else float(check_number("t", t, f"0 < t < {2.0 / lipschitz:.4g}"))
         if not 0.0 < self.t < 2.0 / lipschitz:
             raise ValueError(f"t = {t!r} does not contract at kappa = {kappa}; choose 0 < t < {2.0 / lipschitz:.4g}")
-        if not (tol > 0.0 and math.isfinite(tol)) or max_steps < 1:
-            raise ValueError(f"tol = {tol!r} and max_steps = {max_steps!r} must be positive and finite")
+        if not (check_number("tol", tol, "a relative error, such as 1e-4") > 0.0 and math.isfinite(tol)):
+            raise ValueError(f"tol = {tol!r} must be positive and finite; pass a relative error, such as 1e-4")
         self.rate = max(1.0 - self.t * self.m, self.t * lipschitz - 1.0)
-        self.tol, self.max_steps = float(tol), int(max_steps)
+        self.tol, self.max_steps = float(tol), check_size("max_steps", max_steps)
+        # From -y, at most 2||y|| away, ||f(x) - y|| is at most 2 lipschitz rate^k ||y|| after k steps.
+        share = min(self.m * self.tol / (2.0 * lipschitz), 1.0)
+        exact = math.log(share) / math.log(self.rate) if self.rate > 0.0 and share > 0.0 else 1.0
+        self._limit = min(self.max_steps, 2 * math.ceil(exact) + 2)
 
     @torch.no_grad()
     def __call__(self, f: Callable[[Tensor], Tensor], y: Tensor, dim: int = -1) -> Damped:
@@ -190,21 +202,37 @@ class DampedInverse:
         Raises
         ------
         TypeError, ValueError
-            If y does not hold finite vectors.
+            If y does not hold finite vectors, or if its dtype is too coarse for tol.
         ConvergenceError
-            If a bound on an error is above tol after max_steps.
+            If a bound on an error is above tol after the steps allowed.
         """
+        dim = check_axis(dim)
         check_finite("y", check_vectors("y", y, None, dim))
+        eps = torch.finfo(y.dtype).eps
+        if self.m * self.tol < eps:
+            within = 10 * eps / (self.m * min(self.t, 1.0))
+            raise ValueError(
+                f"tol = {self.tol:.3g} is out of reach in {y.dtype}: at kappa = {self.kappa} it asks for a residual of "
+                f"{self.m * self.tol:.3g}, and f is rounded by {eps:.3g}; pass tol of {within:.3g} or more"
+                + ("" if y.dtype == torch.float64 else ", or y (and f) in float64")
+            )
+        largest = y.abs().amax(dim, keepdim=True)
+        largest = largest.masked_fill(largest == 0, 1)
+        y = y / largest
         size = y.norm(dim=dim, keepdim=True)
         x, steps = -y, torch.zeros_like(size, dtype=torch.int64)
-        for _ in range(self.max_steps):
+        for _ in range(self._limit):
             move = f(x) - y
             rest = ~(move.norm(dim=dim, keepdim=True) <= self.m * self.tol * size)
             if not bool(rest.any()):
-                return Damped(x, steps.squeeze(dim))
+                return Damped(x * largest, steps.squeeze(dim))
             x = torch.where(rest, x + self.t * move, x)
             steps += rest
+        remedy = "allow more steps or a larger tol"
+        if self._limit < self.max_steps:
+            finer = "" if y.dtype == torch.float64 else "float64 or "
+            remedy = f"more do not help against rounding in {y.dtype}: use {finer}a larger tol"
         raise ConvergenceError(
-            f"{int(rest.sum())} of {rest.numel()} targets are not solved to tol = {self.tol} after {self.max_steps} steps of "
-            f"factor {self.rate:.6g}; allow more steps or a larger tol, and check that W has condition number <= {self.kappa}"
+            f"{int(rest.sum())} of {rest.numel()} targets are not solved to tol = {self.tol} after {self._limit} steps of "
+            f"factor {self.rate:.6g}; {remedy}, and check that W has condition number <= {self.kappa}"
         )

@@ -205,6 +205,51 @@ def test_prepared_is_the_same_map_with_the_same_gradients():
         assert torch.allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
+def test_prepared_keeps_the_weight_that_it_was_made_from():
+    f = make(5)
+    x = torch.randn(3, 5, dtype=F64)
+    step, before = f.prepared(), f(x).detach()
+    expected = torch.autograd.grad(f(x).square()[:, 0].sum(), f.weight)[0]
+    with torch.no_grad():
+        f.weight.add_(1.0)
+    assert torch.equal(step(x), before)
+    assert torch.equal(torch.autograd.grad(step(x).square()[:, 0].sum(), f.weight)[0], expected)
+    assert not torch.allclose(f(x), before)
+
+
+@pytest.mark.parametrize("scale_x, scale_W", [(1e160, 1.0), (1e-160, 1.0), (1.0, 1e155), (1.0, 1e-160), (1e160, 1e-300)])
+def test_scales_do_not_matter_in_float64(scale_x, scale_W):
+    f, g = make(6), make(6)
+    with torch.no_grad():
+        g.weight.mul_(scale_W)
+    x, out = torch.randn(5, 6, dtype=F64), torch.randn(5, 6, dtype=F64)
+    a, b = x.clone().requires_grad_(), (scale_x * x).requires_grad_()
+    y, z = f(a), g(b)
+    assert (z / scale_x - y).abs().max() < 1e-13
+    (expected,), (got,) = torch.autograd.grad(y, a, out), torch.autograd.grad(z, b, out)
+    assert (got - expected).abs().max() < 1e-12 * expected.abs().max()
+
+
+def test_small_vectors_with_large_gradients():
+    f = make(6, dtype=torch.float32)
+    x, out = torch.randn(5, 6), torch.randn(5, 6)
+    gradients = []
+    for scale in (1.0, 1e-20):
+        point = (scale * x).requires_grad_()
+        for_x, for_W = torch.autograd.grad(f(point), (point, f.weight), out / scale)
+        gradients.append((for_x * scale, for_W))
+    for got, expected in zip(*gradients, strict=True):
+        assert torch.allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_exact_product_of_the_size_of_rounding_counts_as_rounding():
+    f = AuxiliaryReflection(2)
+    with torch.no_grad():
+        f.weight.copy_(torch.diag(torch.tensor([1.0, 2.0**-22])))
+    x = torch.tensor([0.0, 1.0])
+    assert torch.equal(f(x), x - f.weight @ x)  # the mirror would give -x
+
+
 def test_nan_passes_on_in_its_own_sample():
     f = make(4)
     x = torch.randn(3, 4, dtype=F64)
@@ -239,6 +284,8 @@ def test_copies_and_saved_states():
         (lambda f: f(torch.zeros(4, dtype=F64)), TypeError, "float64"),
         (lambda f: f.inverse(torch.full((4,), torch.nan)), ValueError, "NaN"),
         (lambda f: f.preimages(torch.full((4,), torch.inf)), ValueError, "infinite"),
+        (lambda f: AuxiliaryReflection(3, dtype=torch.complex64), TypeError, "complex64"),
+        (lambda f: AuxiliaryReflection(3, dtype=torch.long), TypeError, "int64"),
         (lambda f: AuxiliaryReflection(0), ValueError, "d = 0"),
         (lambda f: AuxiliaryReflection(2.5), TypeError, "2.5"),
         (lambda f: AuxiliaryReflection.from_orthogonal(torch.ones(3, 3)), ValueError, "not orthogonal"),

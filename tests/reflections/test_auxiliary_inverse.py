@@ -8,6 +8,7 @@ import torch
 
 from mon_lib.errors import ConvergenceError
 from mon_lib.reflections import AuxiliaryReflection
+from mon_lib.reflections._frozen import FrozenReflection
 from mon_lib.reflections.auxiliary import Newton
 
 F64 = torch.float64
@@ -85,20 +86,96 @@ def test_inverse_is_differentiable():
         assert not f.inverse(y).requires_grad
 
 
-def test_a_target_that_is_not_reached_is_reported():
+def test_second_derivatives_are_refused():
+    f = near_orthogonal(4, seed=1).requires_grad_(True)
+    y = torch.randn(3, 4, dtype=F64, requires_grad=True)
+    for through, at in itertools.product(((y,), (f.weight,), (y, f.weight)), (y, f.weight)):
+        first = torch.autograd.grad(f.inverse(y).sum(), through, create_graph=True)
+        with pytest.raises(NotImplementedError, match=r"AuxiliaryReflection\.inverse.*create_graph"):
+            torch.autograd.grad(sum(g.sum() for g in first), at)
+
+
+@pytest.mark.parametrize("method", [Newton(), Newton(tol=1e-3)])
+def test_the_value_is_the_same_with_and_without_a_graph(method):
+    f = random(7, seed=7).requires_grad_(True)
+    y = torch.randn(60, 7, dtype=F64, requires_grad=True)
+    with torch.no_grad():
+        x = f.inverse(y, method)
+    assert torch.equal(f.inverse(y, method).detach(), x)
+
+
+def test_where_the_jacobian_is_singular_the_value_comes_back_and_the_gradient_is_nan():
+    f = reflection([[1.0, 0.0], [0.0, 2.0]]).requires_grad_(True)  # det J = 0 at the second axis
+    y = torch.tensor([[0.6, 0.8], [0.0, 1.0]], dtype=F64, requires_grad=True)
+    x = f.inverse(y)
+    assert (f(x) - y).abs().max() < 1e-14
+    (grad,) = torch.autograd.grad(x.sum(), y, retain_graph=True)
+    assert torch.isfinite(grad[0]).all()
+    assert torch.isnan(grad[1]).all()
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(x[0].sum(), (y, f.weight)))
+
+
+def test_samples_that_newton_misses_are_solved_by_the_pencil():
     f = random(7, seed=7)
     y = torch.randn(60, 7, dtype=F64)
-    with pytest.raises(ConvergenceError, match=r"max_steps = 2 for \d+ of 60 samples.*preimages"):
-        f.inverse(y, Newton(max_steps=2))
-    rough = f.inverse(y, Newton(tol=0.3))
-    assert ((f(rough) - y).norm(dim=1) <= 0.3 * y.norm(dim=1)).all()
-    assert ((f(rough) - y).norm(dim=1) > 1e-6 * y.norm(dim=1)).any()
+    for steps in (1, 2):
+        x = f.inverse(y, Newton(max_steps=steps))
+        assert ((f(x) - y).norm(dim=1) <= 1e-13 * y.norm(dim=1)).all()
+
+
+def test_a_target_that_is_not_reached_is_named():
+    """W = e1 (1, 1)': f is the mirror in e1, but where x1 + x2 = 0 it is the identity, and (1, 1) has no preimage."""
+    f = reflection([[1.0, 1.0], [0.0, 0.0]], torch.float32)
+    y = torch.tensor([[[1.0, 1.0], [1.0, 0.0]], [[0.3, -2.0], [2.0, 2.0]]])
+    with pytest.raises(ConvergenceError, match=r"2 of 4 samples, rows 0, 3 of y\.reshape\(-1, 2\).*tol = 1e-07"):
+        f.inverse(y, Newton(tol=1e-7))
+    with pytest.raises(ConvergenceError, match=r"9 of 9 samples, rows 0, 1, 2, 3, 4, 5, 6, 7, \.\.\. of"):
+        f.inverse(torch.ones(9, 2), Newton(tol=1e-7))
+    near = f.inverse(y, Newton(tol=1e-3))
+    assert ((f(near) - y).norm(dim=-1) <= 1.1e-3 * y.norm(dim=-1)).all()
+    rough = random(7, seed=7).inverse(torch.ones(7, dtype=F64), Newton(tol=0.3))
+    assert 1e-6 < (random(7, seed=7)(rough) - 1.0).norm() <= 0.3 * 7**0.5
+
+
+def test_inverse_where_there_are_infinitely_many():
+    f = reflection(torch.diag(torch.tensor([1.0, 1.0, 3.0], dtype=F64)))
+    y = torch.tensor([0.0, 0.0, -1.0], dtype=F64)
+    assert (f(f.inverse(y, Newton(max_steps=1))) - y).norm() < 1e-13
+
+
+@pytest.mark.parametrize(
+    "scale_W, scale_y", [(1e155, 1.0), (1e-160, 1.0), (1.0, 1e160), (1.0, 1e-160), (1e300, 1e-160), (1e-300, 1e155)]
+)
+def test_inverse_and_preimages_of_any_scale(scale_W, scale_y):
+    f = random(4, seed=3)
+    g = reflection(f.weight * scale_W).requires_grad_(True)
+    y = torch.randn(6, 4, dtype=F64)
+    large = (scale_y * y).requires_grad_()
+    x = g.inverse(large)
+    assert (x.detach() / scale_y - f.inverse(y)).abs().max() < 1e-13
+    y.requires_grad_()
+    (got,), (expected,) = torch.autograd.grad(x.sum(), large), torch.autograd.grad(f.inverse(y).sum(), y)
+    assert (got - expected).abs().max() < 1e-11 * expected.abs().max()
+    for found, others in zip(g.preimages(large), f.preimages(y), strict=True):
+        assert (found / scale_y - others).abs().max() < 1e-11
 
 
 @pytest.mark.parametrize("arguments", [{"tol": 0.0}, {"tol": math.nan}, {"max_steps": 0}])
 def test_newton_refuses(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
         Newton(**arguments)
+
+
+@pytest.mark.parametrize("tol", ["a", True, [1.0]])
+def test_newton_names_a_tolerance_that_is_no_number(tol):
+    with pytest.raises(TypeError, match=r"tol = .*positive number"):
+        Newton(tol=tol)
+
+
+@pytest.mark.parametrize("method", ["newton", Newton, None])
+def test_inverse_names_a_method_that_is_none(method):
+    with pytest.raises(TypeError, match=r"method = .*pass Newton\(\)"):
+        random(3, seed=0).inverse(torch.ones(3, dtype=F64), method)
 
 
 def brute_force(f, y, points=20_000):
@@ -207,3 +284,34 @@ def test_a_fixed_point_in_float32_is_among_its_own_preimages():
         distance, nearest = (found - row).norm(dim=1).min(0)
         assert distance < 1e-6 * row.norm()
         assert (f(found[nearest]) - row).norm() < 1e-6 * row.norm()
+
+
+def test_preimages_leave_nothing_on_stderr(capfd):
+    """LAPACK writes there when it is handed a NaN: singular pencils."""
+    for W in ([[0.0, 1.0], [0.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], torch.eye(3)):
+        f = reflection(W)
+        d = f.d
+        x = torch.randn(6, d, dtype=F64)
+        for row, found in zip(x, f.preimages(f(x)), strict=True):
+            assert (found - row).norm(dim=1).min() < 1e-11
+        assert torch.equal(f.preimages(torch.zeros(d, dtype=F64))[0], torch.zeros(1, d, dtype=F64))
+        assert all(len(found) for found in f.preimages(torch.eye(d, dtype=F64)))
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_preimages_near_fixed_points_in_float32_are_preimages():
+    """A rounding of x turns Wx there; those that it turns away are left out."""
+    torch.manual_seed(0)
+    total, none = 0, 0
+    for _ in range(10):
+        Q = torch.linalg.qr(torch.randn(5, 5, dtype=F64)).Q
+        U = ((Q * torch.tensor([-1.0, -1.0, 1.0, 1.0, 1.0])) @ Q.T).float()
+        f = AuxiliaryReflection.from_orthogonal(U).requires_grad_(False)
+        wide = FrozenReflection.of(f.weight, F64)
+        size = 10 ** (-8 + 3 * torch.rand(60, 1, dtype=F64))
+        y = (torch.randn(60, 3, dtype=F64) @ Q[:, 2:].T + size * torch.randn(60, 2, dtype=F64) @ Q[:, :2].T).float()
+        for row, found in zip(y, f.preimages(y), strict=True):
+            assert ((wide(found.double()) - row).norm(dim=1) <= 3.5e-4 * row.norm()).all()
+            total, none = total + 1, none + (len(found) == 0)
+    assert none < 0.2 * total

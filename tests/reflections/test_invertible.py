@@ -166,8 +166,74 @@ def test_gradients_against_finite_differences(shape, dim, method):
 def test_second_derivatives_in_x():
     g, x = module(), randn(3, 5).requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: g(x), (x,))
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        torch.autograd.grad(g.inverse(x).square().sum(), x, create_graph=True)[0].sum().backward()
+    plain = torch.autograd.functional.hessian(lambda x: householder(x @ g.to_dense().detach(), x).pow(3).sum(), x)
+    torch.testing.assert_close(torch.autograd.functional.hessian(lambda x: g(x).pow(3).sum(), x), plain)
+    torch.testing.assert_close(jacrev(jacrev(lambda x: g(x).pow(3).sum()))(x.detach()), plain)
+    # A penalty on the gradient in x trains the weight: that is a first derivative of W.
+    v = randn(3, 5, seed=2)
+
+    def slope(w):
+        return torch.autograd.grad(functional_call(g, {"weight": w}, (x,)), x, v, create_graph=True)[0]
+
+    assert torch.autograd.gradcheck(slope, (g.weight.detach().clone().requires_grad_(),))
+
+
+def second_derivatives(call, at):
+    """The ways to ask for the second derivative of a scalar: each prunes a graph in its own way."""
+
+    def first(at):
+        return torch.autograd.grad(call(at), at, create_graph=True)[0]
+
+    at = at.detach().requires_grad_()
+    return {
+        "backward": lambda: first(at).sum().backward(),
+        "grad": lambda: torch.autograd.grad(first(at).sum(), at),
+        "grad, unused allowed": lambda: torch.autograd.grad(first(at).sum(), at, allow_unused=True, materialize_grads=True),
+        "hessian": lambda: torch.autograd.functional.hessian(call, at),
+        "vectorised hessian": lambda: torch.autograd.functional.hessian(call, at, vectorize=True),
+        "jacrev": lambda: jacrev(jacrev(call))(at.detach()),
+        "grad of grad": lambda: torch.func.grad(lambda w: torch.func.grad(call)(w).sum())(at.detach()),
+    }
+
+
+WAYS = tuple(second_derivatives(None, torch.zeros(())))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", (*METHODS, "to_dense"))
+def test_second_derivatives_that_are_not_implemented_are_refused(method, way):
+    """A zero in place of a second derivative is a wrong number that nobody sees."""
+    g, x = module(), randn(3, 5)
+
+    def value(found):
+        found = found if isinstance(found, tuple) else (found,)
+        return sum(part.pow(3).sum() for part in found)
+
+    class Method(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.g = g
+
+        def forward(self, *args):
+            return value(getattr(self.g, method)(*args))
+
+    calls = {"weight": lambda w: functional_call(Method(), {"g.weight": w}, () if method == "to_dense" else (x,))}
+    if method not in ("forward", "to_dense"):
+        calls["x"] = lambda x: value(getattr(g, method)(x))
+    for name, call in calls.items():
+        with pytest.raises(NotImplementedError, match=r"second derivatives through InvertibleReflection .* drop create_graph=True"):
+            second_derivatives(call, g.weight if name == "weight" else x)[way]()
+
+
+@pytest.mark.parametrize("method", ["forward_and_ladj", "inverse", "inverse_and_ladj"])
+def test_mixed_second_derivatives_are_refused_too(method):
+    g, x = module(), randn(3, 5).requires_grad_()
+    for a, b in ((x, g.weight), (g.weight, x)):
+        found = getattr(g, method)(x)
+        found = found[1] if isinstance(found, tuple) else found
+        (first,) = torch.autograd.grad(found.pow(2).sum(), a, create_graph=True)
+        with pytest.raises(NotImplementedError, match="not implemented"):
+            torch.autograd.grad(first.sum(), b)
 
 
 def test_it_trains_from_the_identity_to_a_given_map():
@@ -273,8 +339,38 @@ def test_copies_pickles_and_states():
     other.load_state_dict(g.state_dict())
     for twin in (copy.deepcopy(g), pickle.loads(pickle.dumps(g)), other):
         assert torch.equal(twin(x), g(x))
-    assert set(g.state_dict()) == {"weight"}
+    assert set(g.state_dict()) == {"weight", "_extra_state"}
     assert repr(module(dim=1)) == "InvertibleReflection(d=5, kappa=1.9, dim=1)"
+
+
+def test_a_state_dict_of_another_kappa_is_refused_before_anything_is_loaded(tmp_path):
+    g, other = module(), module(kappa=1.5, seed=1)
+    torch.save(torch.nn.Sequential(g).state_dict(), tmp_path / "state.pt")
+    state, before = torch.load(tmp_path / "state.pt", weights_only=True), other.weight.detach().clone()
+    for strict in (True, False):
+        with pytest.raises(ValueError, match=r"of kappa = 1\.9, the module has kappa = 1\.5.*Reflection\(5, kappa=1\.9\)"):
+            torch.nn.Sequential(other).load_state_dict(state, strict=strict)
+    assert torch.equal(other.weight, before)
+    twin = module(seed=2)
+    torch.nn.Sequential(twin).load_state_dict({name: value.float() for name, value in state.items()} | {"0.weight": g.weight})
+    assert torch.equal(twin.weight, g.weight)
+
+
+def test_a_state_dict_without_kappa_loads():
+    g, other = module(), module(seed=1)
+    assert not any(other.load_state_dict({"weight": g.weight}))
+    assert torch.equal(other.weight, g.weight)
+    with pytest.raises(RuntimeError, match=r"Missing key.*weight"):
+        other.load_state_dict({})
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))], ids=["copy", "pickle"])
+def test_a_prepared_map_that_was_used_can_be_copied(copied):
+    g, x = module(), randn(6, 5)
+    p = g.prepared(torch.linalg.qr(randn(5, 5, seed=9))[0])
+    y = p(x)
+    twin = copied(p)
+    assert torch.equal(twin(x), y) and torch.equal(twin.inverse(y), p.inverse(y))
 
 
 def test_jacobians_by_torch_func():
@@ -302,9 +398,16 @@ def test_nan_passes_forward_and_is_refused_backward():
 
 
 def test_what_is_refused():
-    for kappa in (1.0, 2.0, 0.5, math.nan, math.inf, "1.5", True):
+    for kappa in (1.0, 2.0, 0.5, math.nan, math.inf):
         with pytest.raises(ValueError, match="pass 1 < kappa < 2"):
             InvertibleReflection(3, kappa)
+    for kappa in ("1.5", True, None, torch.tensor(1.5), 1.5 + 0j):
+        for make in (InvertibleReflection, lambda _, kappa: InvertibleReflection.from_matrix(torch.eye(3), kappa)):
+            with pytest.raises(TypeError, match=r"kappa = .* pass 1 < kappa < 2"):
+                make(3, kappa)
+    for dtype in (torch.complex64, torch.int64, "float32"):
+        with pytest.raises(TypeError, match=r"reflections are real, pass torch\.float32"):
+            InvertibleReflection(3, dtype=dtype)
     with pytest.raises(ValueError, match="d = 0"):
         InvertibleReflection(0)
     with pytest.raises(TypeError, match=r"d = 2\.5"):
@@ -312,6 +415,17 @@ def test_what_is_refused():
     with pytest.raises(TypeError, match="dim = 'channels'"):
         InvertibleReflection(3, dim="channels")
     g = module()
+    for R, error, match in (
+        (torch.eye(4, dtype=F64), ValueError, r"rotation has shape \(4, 4\); pass an orthogonal matrix, \(5, 5\)"),
+        (torch.ones(5, dtype=F64), ValueError, r"rotation has shape \(5,\)"),
+        (torch.ones(2, 5, 5, dtype=F64), ValueError, r"rotation has shape \(2, 5, 5\)"),
+        (torch.eye(5, dtype=torch.int64), TypeError, "rotation is torch.int64"),
+        ([[1.0]], TypeError, "rotation is list"),
+    ):
+        with pytest.raises(error, match=match):
+            g.prepared(R)
+    with pytest.raises(TypeError, match=r"the parameters are torch\.complex128; reflections are real"), pytest.warns(UserWarning):
+        copy.deepcopy(g).to(torch.complex128)(randn(2, 5))
     for method in METHODS:
         with pytest.raises(ValueError, match="vectors of 4"):
             getattr(g, method)(randn(2, 4))

@@ -149,6 +149,12 @@ def test_beyond_two_the_interval_holds_a_pole_and_several_roots():
         solve_secular(eigenvalues, y)
 
 
+def test_the_root_is_outside_the_graph():
+    eigenvalues, y = torch.tensor([1.0, 1.5], dtype=F64).requires_grad_(), targets(2, 5, 1).requires_grad_()
+    c, steps = solve_secular(eigenvalues, y)
+    assert not c.requires_grad and not steps.requires_grad
+
+
 def test_a_sample_alone_and_in_a_batch_is_the_same():
     delta, y = spectrum(8, 1.99, 1), targets(8, 300, 5)
     x, _, steps = secular_preimage(delta, y)
@@ -188,6 +194,10 @@ def test_what_is_refused():
         solve_secular(ones, torch.ones(3, dtype=F64))
     with pytest.raises(TypeError, match="float32"):
         solve_secular(ones, y.float())
+    with pytest.raises(TypeError, match=r"max_steps = 1\.5"):
+        solve_secular(ones, y, max_steps=1.5)
+    with pytest.raises(TypeError, match="dim = 'last'"):
+        solve_secular(ones, y, dim="last")
     with pytest.raises(ConvergenceError, match="1 targets is not solved after 1 steps"):
         solve_secular(torch.tensor([1.0, 1.999], dtype=F64), torch.tensor([0.01, 1.0], dtype=F64), max_steps=1)
 
@@ -258,14 +268,85 @@ def test_the_loop_along_another_axis_alone_and_with_zeros():
     assert alone.steps == steps[3]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "scales"),
+    [(torch.float32, (1e-37, 1e-20, 1e-10, 1e10, 1e19, 1e38)), (F64, (1e-300, 1e-160, 1e160, 1e300))],
+    ids=str,
+)
+def test_the_bound_holds_at_every_scale(dtype, scales):
+    """Also where ||y||^2 overflows or vanishes, and for large and small targets side by side."""
+    delta = torch.tensor([0.0, 0.4, 0.7], dtype=F64)
+    one = torch.randn(6, 3, generator=generator(3), dtype=F64).clamp(-1.5, 1.5).to(dtype)
+    y = torch.cat([scale * one for scale in scales])
+
+    def safe(x):
+        size = x.abs().amax(-1, keepdim=True)
+        return size * f(x / size, 1 + delta.to(dtype))
+
+    x, steps = DampedInverse(1.7)(safe, y)
+    exact = secular_preimage(delta, y.double())[0]
+    size = exact.abs().amax(-1, keepdim=True)
+    assert ((x.double() - exact) / size).norm(dim=1).div((exact / size).norm(dim=1)).max() < 1e-4
+    assert int(steps.min()) > 0
+
+
+def test_a_tolerance_out_of_reach_is_refused_and_a_stalled_loop_stops():
+    eigenvalues, y = torch.tensor([1.0, 1.3, 1.9]), torch.randn(400, 3, generator=generator(5))
+    evaluations = 0
+
+    def counted(x):
+        nonlocal evaluations
+        evaluations += 1
+        return f(x, eigenvalues.to(x.dtype))
+
+    with pytest.raises(ValueError, match=r"tol = 1e-09 is out of reach in torch\.float32: .* pass tol of 3\.23e-05 or more, or y"):
+        DampedInverse(1.9, tol=1e-9)(counted, y)
+    with pytest.raises(ValueError, match=r"out of reach in torch\.float64: .* or more$"):
+        DampedInverse(1.9, tol=1e-15)(counted, y.double())
+    with pytest.raises(ValueError, match=r"out of reach in torch\.float16"):
+        DampedInverse(1.9)(counted, y.half())
+    assert evaluations == 0
+    # Just above the rounding of f some targets are solved and others are not.
+    with pytest.raises(ConvergenceError, match=r"more do not help against rounding in torch\.float32: use float64 or a larger tol"):
+        DampedInverse(1.9, tol=2.3e-6)(counted, y)
+    assert evaluations < 1500
+    assert int(DampedInverse(1.9, tol=3.3e-5)(counted, y).steps.max()) < 1500  # what the message advises
+
+
+@pytest.mark.parametrize("kappa", [1.0, 1.01, 1.5, 1.9, 1.99])
+def test_the_steps_allowed_suffice_for_the_hardest_targets(kappa):
+    eigenvalues = torch.tensor([1.0, kappa], dtype=F64)
+    shares = 10.0 ** -torch.arange(12, dtype=F64)
+    y = torch.stack([shares, -torch.ones_like(shares)], 1)
+    for t in (None, 0.1, 1.5 / (2 * kappa - 1)):
+        for tol in (1e-2, 1e-6, 10 * 2.3e-16 / (2 / kappa - 1) / min(t or 1.0, 1.0)):
+            x = DampedInverse(kappa, t, tol=tol)(lambda v: f(v, eigenvalues), y).x
+            assert ((f(x, eigenvalues) - y).norm(dim=1) <= (2 / kappa - 1) * tol * y.norm(dim=1) * (1 + 1e-6) + 1e-15).all()
+
+
 def test_what_the_loop_refuses():
+    for value in ("x", True, None, torch.tensor(1.5)):
+        with pytest.raises(TypeError, match=r"kappa = .*; pass 1 <= kappa < 2"):
+            DampedInverse(value)
+        with pytest.raises(TypeError, match=r"tol = .*; pass a relative error"):
+            DampedInverse(1.5, tol=value)
+        with pytest.raises(TypeError, match=r"max_steps = .*; pass an integer"):
+            DampedInverse(1.5, max_steps=value)
+    with pytest.raises(TypeError, match=r"t = 'x' is str; pass 0 < t < 1"):
+        DampedInverse(1.5, "x")
+    with pytest.raises(TypeError, match=r"max_steps = 1\.5 is float; pass an integer"):
+        DampedInverse(1.5, max_steps=1.5)
+    with pytest.raises(ValueError, match="max_steps = 0"):
+        DampedInverse(1.5, max_steps=0)
+    with pytest.raises(TypeError, match="dim = 'last'"):
+        DampedInverse(1.5)(lambda x: -x, torch.ones(2), dim="last")
     for kappa in (0.9, 2.0, math.nan):
         with pytest.raises(ValueError, match="kappa"):
             DampedInverse(kappa)
     for t in (0.0, -1.0, 2 / (2 * 1.5 - 1), math.nan):
         with pytest.raises(ValueError, match="does not contract"):
             DampedInverse(1.5, t)
-    for options in ({"tol": 0.0}, {"tol": math.inf}, {"max_steps": 0}):
+    for options in ({"tol": 0.0}, {"tol": math.inf}, {"tol": math.nan}):
         with pytest.raises(ValueError, match="must be positive"):
             DampedInverse(1.5, **options)
     eigenvalues = torch.tensor([1.0, 2.5], dtype=F64)
