@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from mon_lib.networks import PixelSequence, ReflectionRNN, cayley_initialisation, henaff_initialisation
+from mon_lib.networks import Cayley, MatrixExponential, PixelSequence, ReflectionRNN, cayley_initialisation, henaff_initialisation
 from mon_lib.networks.recurrent import modrelu
-from mon_lib.networks.svd import Cayley, MatrixExponential
 from mon_lib.reflections import AuxiliaryReflection, HouseholderProduct, householder
 
 F64 = torch.float64

@@ -3,8 +3,9 @@
 from .classifiers import MLP, FullyConnectedMON, count_parameters
 from .cnn import CNN
 from .convolutional import ConvolutionalMON, MultiTierMON
+from .formed import Cayley, MatrixExponential
 from .recurrent import PixelSequence, ReflectionRNN, cayley_initialisation, henaff_initialisation
-from .svd import Cayley, MatrixExponential, SVDClassifier, SVDLayer, UniformDraw
+from .svd import SVDClassifier, SVDLayer, UniformDraw
 from .table_d1 import TABLE_D1, Architecture
 
 __all__ = [
