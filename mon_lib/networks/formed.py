@@ -24,7 +24,7 @@ def draw_uniform(parameter: Tensor, d: int) -> Tensor:
     return nn.init.uniform_(parameter, -(d**-0.5), d**-0.5)
 
 
-class Formed(nn.Module, ABC):
+class _Formed(nn.Module, ABC):
     """x -> Qx with an orthogonal matrix Q that is formed from a free matrix, once for each batch (abstract).
 
     The map is that of :func:`torch.nn.utils.parametrizations.orthogonal`. It reads the free matrix below its diagonal, so
@@ -101,7 +101,7 @@ class Formed(nn.Module, ABC):
         return f"d={self.d}"
 
 
-class Cayley(Formed):
+class Cayley(_Formed):
     """x -> Qx with Q = (I - A/2)^-1 (I + A/2) and A = L - L', L the part of `weight` below its diagonal.
 
     A rotation without the eigenvalue -1. Forming it takes one LU factorisation and d right-hand sides.
@@ -146,7 +146,7 @@ class Cayley(Formed):
         return parametrizations.orthogonal(module, orthogonal_map="cayley", use_trivialization=False)
 
 
-class MatrixExponential(Formed):
+class MatrixExponential(_Formed):
     """x -> Qx with Q = exp(A) and A = L - L', L the part of `weight` below its diagonal.
 
     Any rotation. Its gradient is an exponential of a matrix twice as large.
