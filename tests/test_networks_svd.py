@@ -355,7 +355,6 @@ def test_the_uniform_draw():
         ({"orthogonal": lambda d: d}, TypeError, r"orthogonal\(6\) returned a int"),
         ({"orthogonal": UniformDraw(lambda d: d)}, TypeError, r"orthogonal\(6\) returned a int"),
     ],
-    ids=str,
 )
 def test_a_network_says_what_is_wrong(options, error, message):
     with pytest.raises(error, match=message):
