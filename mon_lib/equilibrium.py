@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from . import prox, stepsize
+from ._once import once
 from ._tuned import NONE, Report, Tuned
 from .operators import MonotoneOperator
 from .splitting import PeacemanRachford, Solution, Solver
@@ -37,26 +38,13 @@ class _Implicit(torch.autograd.Function):
             linear = prox.Diagonal(ctx.layer.activation.derivative(pre.detach()))
             solution, report = ctx.backward_solver.solve(ctx.operator.T, v, linear, count=True)
             ctx.layer.backward_report = report
-        return _once(solution.z, v, pre), None, None, None, None
+        return once(_REFUSAL, solution.z, v, pre), None, None, None, None
 
 
-class _Once(torch.autograd.Function):
-    """Passes a gradient on and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx, gradient, *inputs):
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx, *_):
-        raise NotImplementedError(
-            "second derivatives through mon_lib.Equilibrium are not implemented; drop create_graph=True, or differentiate "
-            "an unrolled iteration (a loop of z = sigma(W(z) + bias) steps) where you need them"
-        )
-
-
-def _once(gradient: Tensor, *inputs: Tensor) -> Tensor:
-    return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient
+_REFUSAL = (
+    "second derivatives through mon_lib.Equilibrium are not implemented; drop create_graph=True, or differentiate "
+    "an unrolled iteration (a loop of z = sigma(W(z) + bias) steps) where you need them"
+)
 
 
 def _refuse_other_modes(bias: Tensor) -> None:

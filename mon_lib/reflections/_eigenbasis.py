@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._once import once
 from .secular import secular_preimage
 
 __all__ = ["Basis", "ForwardLogDet", "Inverse", "Spectrum", "rotate"]
@@ -88,36 +89,15 @@ def _uncolumns(X: Tensor, M: Tensor, like: Tensor, dim: int) -> Tensor:
     return (M.mT @ X).reshape(-1, *others).movedim(0, dim).contiguous()
 
 
-class _Once(torch.autograd.Function):
-    """Passes a gradient on and refuses to be differentiated.
-
-    The inputs that the gradient depends on are its arguments. That keeps the path from the gradient to them: where there is none,
-    as after ``once_differentiable``, ``torch.autograd.grad`` and ``torch.func`` take a second derivative for zero.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(gradient: Tensor, *inputs: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx, *_):
-        raise NotImplementedError(
-            "second derivatives through InvertibleReflection are not implemented, but for those of forward in x; drop "
-            "create_graph=True, or differentiate householder(x @ W, x) with a symmetric W of your own where you need them"
-        )
+_REFUSAL = (
+    "second derivatives through InvertibleReflection are not implemented, but for those of forward in x; drop "
+    "create_graph=True, or differentiate householder(x @ W, x) with a symmetric W of your own where you need them"
+)
 
 
 def _once(gradients: tuple[Tensor | None, ...], *inputs: Tensor) -> tuple[Tensor | None, ...]:
     """The gradients, computed without a graph, tied to the inputs that they depend on."""
-    if not torch.is_grad_enabled():
-        return gradients
-    return tuple(None if gradient is None else _Once.apply(gradient, *inputs) for gradient in gradients)
+    return tuple(None if gradient is None else once(_REFUSAL, gradient, *inputs) for gradient in gradients)
 
 
 class Spectrum(torch.autograd.Function):

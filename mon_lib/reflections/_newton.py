@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._once import once
 from ..errors import ConvergenceError
 from ._checks import check_size
 from ._frozen import FrozenReflection, newton_step, scaled
@@ -165,29 +166,10 @@ class Implicit(torch.autograd.Function):
                 solved = torch.where((info == 0).unsqueeze(1), solved, torch.nan)
                 parts.append(torch.where((right == 0).all(1, keepdim=True), 0.0, solved))
             solved = torch.cat(parts)
-        return _once(solved, v, gap), None, None, None
+        return once(_REFUSAL, solved, v, gap), None, None, None
 
 
-class _Once(torch.autograd.Function):
-    """Passes a gradient on and refuses to be differentiated."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(gradient, *inputs):
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        """Nothing is kept."""
-
-    @staticmethod
-    def backward(ctx, *_):
-        raise NotImplementedError(
-            "second derivatives through AuxiliaryReflection.inverse are not implemented; drop create_graph=True, or "
-            "differentiate f.jacobian and f.forward_and_ladj at the solution, which are differentiable"
-        )
-
-
-def _once(gradient: Tensor, *inputs: Tensor) -> Tensor:
-    return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient
+_REFUSAL = (
+    "second derivatives through AuxiliaryReflection.inverse are not implemented; drop create_graph=True, or "
+    "differentiate f.jacobian and f.forward_and_ladj at the solution, which are differentiable"
+)
