@@ -10,6 +10,7 @@ from . import prox, stepsize
 from ._once import once
 from ._tuned import NONE, Report, Tuned
 from .operators import MonotoneOperator
+from .operators._base import all_finite
 from .splitting import PeacemanRachford, Solution, Solver
 from .splitting._solver import check_precision
 
@@ -33,7 +34,7 @@ class _Implicit(torch.autograd.Function):
     def backward(ctx, v):
         (pre,) = ctx.saved_tensors
         with torch.no_grad(), torch.autocast(v.device.type, enabled=False):
-            if not bool(torch.isfinite(v).all()):
+            if not all_finite(v):
                 raise ValueError("the gradient that reaches the equilibrium has a NaN or an infinite entry; look at the loss")
             linear = prox.Diagonal(ctx.layer.activation.derivative(pre.detach()))
             solution, report = ctx.backward_solver.solve(ctx.operator.T, v, linear, count=True)

@@ -17,6 +17,7 @@ __all__ = [
     "MonotoneOperator",
     "Resolvent",
     "Stage",
+    "all_finite",
     "check_monotonicity",
     "check_state",
     "check_step",
@@ -35,6 +36,12 @@ def full_precision(function):
             return function(*args, **kwargs)
 
     return inner
+
+
+def all_finite(x: Tensor) -> bool:
+    """Whether no entry is NaN or infinite (this waits for a GPU)."""
+    # One sum is much cheaper than a flag for each entry. It is not finite where an entry is not, and may overflow where all are.
+    return bool(torch.isfinite(x.detach().sum())) or bool(torch.isfinite(x).all())
 
 
 def check_step(alpha: float) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import stepsize
 from ..errors import ConvergenceError
 from ..operators import FrozenOperator, Operator
-from ..operators._base import check_state, check_step
+from ..operators._base import all_finite, check_state, check_step
 from ..prox import as_activation
 from ._loop import solve_in_parts
 from ._problem import Problem, Solution, Status
@@ -137,7 +137,7 @@ def _checked(x: Tensor, operator: Operator, name: str) -> Tensor:
     check_state(x, operator.state_shape, operator.dtype, name)
     if x.device != operator.device:
         raise ValueError(f"{name} is on {x.device}, the operator on {operator.device}; move one with .to()")
-    if not bool(torch.isfinite(x).all()):
+    if not all_finite(x):
         raise ValueError(f"{name} has a NaN or an infinite entry; find where it entered, a solve cannot repair it")
     return x.detach()
 
