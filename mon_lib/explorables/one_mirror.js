@@ -41,7 +41,7 @@ export default {
       shared.text([LO, 1], "ε = 0: f = U", "ours", { dx: 4, dy: 18 });
       const curve = shares(U, eps, LO, HI);
       shared.line(curve, "naive");
-      shared.text([LO, 0], "f = I: the Jacobian at 0", "naive", { dx: 4, dy: -8 });
+      shared.text([LO, 0], "f = I near 0", "naive", { dx: 4, dy: -8 });
       const here = Math.min(Math.max(Math.hypot(...x), LO), HI);
       shared.dot([here, s], "naive", { r: 5 });
       const told = size === 0 ? "Wx = 0: no mirror, f(x) = x = Ux" : `f(x) = ${show(1 - s)}·x + ${show(s)}·Ux with this ε, and Ux without`;

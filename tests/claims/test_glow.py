@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
+from mon_lib import experiments
 from mon_lib.flows.transforms import FreeMixing, InvertibleMixing
 from mon_lib.reflections import InvertibleReflection, householder
 
@@ -96,3 +98,19 @@ def test_power_iteration_errs_on_the_wrong_side():
         assert (kappa < 2) == (float(squares[0]) < 2 * s + 2 * float(squares[-1]))
         worst.append(kappa)
     assert min(worst) > 1.5 and max(worst) > 2
+
+
+@pytest.mark.claim("REF-33")
+def test_the_results_on_file_are_what_the_chapter_says_of_them():
+    """One constrained reflection needs fewer bits than many, and 1.9 fewer than 3/2 and than a free matrix, with every seed."""
+    folder = Path(__file__).resolve().parents[2] / "results"
+    last = {}
+    for kind in ("free", "householder", "kappa-1.5", "kappa-1.9"):
+        rows = experiments.summary([f"glow-photo-patches-{kind}"], "quick", folder)
+        (runs,) = [row["runs"] for row in rows if row["runs"] and row["current"]]
+        last[kind] = {run["seed"]: run["history"][-1]["test_loss"] for run in runs}
+        assert len(last[kind]) == 3
+    below = [("kappa-1.5", "householder"), ("kappa-1.9", "householder"), ("kappa-1.9", "kappa-1.5"), ("kappa-1.9", "free")]
+    for better, worse in below:
+        assert last[better].keys() == last[worse].keys()
+        assert all(last[better][seed] < last[worse][seed] for seed in last[better])
