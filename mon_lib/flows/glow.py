@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ..reflections._checks import check_size
+from ..operators._base import all_finite, full_precision
+from ..reflections._checks import check_number, check_size
 from .transforms import ActNorm, AffineCoupling, Compose, Dequantisation, InvertibleMixing, SplitPrior, Squeeze, Transform
-from .transforms._base import check_batch
+from .transforms._base import check_batch, together
 
 __all__ = ["Glow"]
 
@@ -24,12 +25,13 @@ class _Levels(Transform):
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         total, kept = x.new_zeros(len(x)), []
-        for i, level in enumerate(self.levels):
-            x, ladj = level.forward_and_ladj(x)
-            total = total + ladj
-            if i + 1 < len(self.levels):
-                x, rest = x.chunk(2, 1)
-                kept.append(rest.flatten(1))
+        with together(self):
+            for i, level in enumerate(self.levels):
+                x, ladj = level.forward_and_ladj(x)
+                total = total + ladj
+                if i + 1 < len(self.levels):
+                    x, rest = x.chunk(2, 1)
+                    kept.append(rest.flatten(1))
         return torch.cat([*kept, x.flatten(1)], 1), total
 
     def inverse(self, y: Tensor) -> Tensor:
@@ -87,7 +89,12 @@ class Glow(nn.Module):
         quantisation: int = 256,
     ):
         super().__init__()
-        levels, steps = check_size("levels", levels), check_size("steps", steps)
+        levels, steps, hidden = check_size("levels", levels), check_size("steps", steps), check_size("hidden", hidden)
+        if isinstance(mixing, nn.Module) or not callable(mixing):
+            raise TypeError(
+                f"mixing = {mixing!r} makes no transform of a number of channels; pass a class such as "
+                "mon_lib.flows.transforms.FreeMixing, or functools.partial of one"
+            )
         if len(tuple(image_shape)) != 3:
             raise ValueError(f"image_shape = {image_shape} must be (channels, height, width)")
         c, h, w = (check_size(name, s) for name, s in zip(("channels", "height", "width"), image_shape, strict=True))
@@ -161,6 +168,7 @@ class Glow(nn.Module):
     forward = bits_per_dim
 
     @torch.no_grad()
+    @full_precision
     def sample(self, n: int, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
         """Images of pixels k/255, ``(n, channels, height, width)``.
 
@@ -180,20 +188,45 @@ class Glow(nn.Module):
             If a mixing has no inverse (AuxiliaryMixing).
         """
         n = check_size("n", n)
-        if not (temperature >= 0.0 and math.isfinite(temperature)):
+        if not (check_number("temperature", temperature, "1 for the model itself") >= 0.0 and math.isfinite(temperature)):
             raise ValueError(f"temperature = {temperature} must be a finite number, at least 0; the model itself has 1")
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator = {generator!r} is none; pass torch.Generator(device).manual_seed(0), for instance")
         like = next(self.parameters())
         z = temperature * torch.randn(n, self.entries, generator=generator, dtype=like.dtype, device=like.device)
-        return self.dequantisation.inverse(self.flow.inverse(z))
+        return self.dequantisation.inverse(self._inverted(z, f"temperature = {float(temperature):g} takes"))
 
     @torch.no_grad()
+    @full_precision
     def reconstruct(self, x: Tensor) -> Tensor:
         """Pixels to latent vector and back to pixels: the same image where the inverse is one.
 
         Raises
         ------
+        ValueError
+            If the flow takes an image to something that is not finite.
         NotImplementedError
             If a mixing has no inverse (AuxiliaryMixing).
         """
         self._check(x)
-        return self.dequantisation.inverse(self.flow.inverse(self.flow(self.dequantisation.centre(x))))
+        return self.dequantisation.inverse(self._inverted(self.flow(self.dequantisation.centre(x)), "the flow takes"))
+
+    def _inverted(self, z: Tensor, who: str) -> Tensor:
+        """The continuous images of latent vectors ``(batch, D)``.
+
+        Raises
+        ------
+        ValueError
+            If one of them is not finite.
+        """
+        try:
+            y = self.flow.inverse(z)
+        except ValueError as error:  # a transform met it on the way
+            raise ValueError(f"{who} a latent vector or its image out of the range of {z.dtype}; {_TAMER}") from error
+        if not all_finite(y):
+            count = int((~torch.isfinite(y).flatten(1).all(1)).sum())
+            raise ValueError(f"{who} {count} of {len(y)} latent vectors to images that are not finite; {_TAMER}")
+        return y
+
+
+_TAMER = "lower the temperature, or train with a smaller learning rate: the scales of the flow have grown too far"

@@ -171,3 +171,47 @@ def test_a_flow_with_auxiliary_mixing_does_not_sample_unless_told_how():
 def test_what_makes_no_sense_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("mixing", [FreeMixing, HouseholderMixing, InvertibleMixing])
+def test_what_leaves_the_range_of_the_dtype_is_no_sample(mixing):
+    torch.manual_seed(0)
+    model = moved(Glow((3, 8, 8), levels=2, steps=2, hidden=8, mixing=mixing))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("log_scale") and "levels.0.transforms.1." in name:
+                parameter.fill_(-80.0)
+    with pytest.raises(ValueError, match=r"temperature = 1e\+08 takes .*lower the temperature"):
+        model.sample(4, 1e8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((2, None), TypeError, "temperature = None"),
+        ((2, -1.0), ValueError, "temperature = -1.0"),
+        ((2, 1.0, 0), TypeError, "generator = 0"),
+    ],
+)
+def test_wrong_requests_for_samples_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Glow((1, 4, 4), levels=1, steps=1, hidden=4).sample(*arguments)
+
+
+@pytest.mark.parametrize("mixing", [FreeMixing(12), "free", None])
+def test_a_mixing_is_made_for_every_step(mixing):
+    with pytest.raises(TypeError, match="makes no transform of a number of channels"):
+        Glow((3, 4, 4), levels=1, steps=1, hidden=4, mixing=mixing)
+
+
+@each
+def test_images_come_back_under_autocast_too(mixing):
+    torch.manual_seed(0)
+    model = Glow((3, 8, 8), levels=2, steps=3, hidden=16, mixing=mixing)
+    model(pixels(64))
+    model, x = moved(model, 0.05).eval(), pixels(16, seed=1)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        assert torch.equal((model.reconstruct(x) * 255).round(), (x * 255).round())
+        y = model.dequantisation.centre(x)
+        low = model.log_prob(y)
+    assert torch.allclose(low, model.log_prob(y), rtol=1e-5)

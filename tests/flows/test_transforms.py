@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import torch
 
+from mon_lib.flows import Glow
 from mon_lib.flows import transforms as T
 
 F64 = torch.float64
@@ -190,9 +191,29 @@ def test_squeezing_takes_pixels_as_pytorch_does():
     assert torch.equal(T.Squeeze()(x), torch.nn.functional.pixel_unshuffle(x, 2))
 
 
-def test_only_transforms_are_composed():
-    with pytest.raises(TypeError, match="ReLU is not a mon_lib"):
-        T.Compose(torch.nn.ReLU())
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (torch.nn.ReLU(), "ReLU is no mon_lib.flows.transforms.Transform"),
+        (T.Squeeze, r"Squeeze is a class; pass an object of it, Squeeze\(...\)"),
+        ([T.ActNorm(2)], r"a list is no transform; .*Compose\(\*transforms\)"),
+    ],
+)
+@pytest.mark.parametrize("make", [T.Compose, T.Inverse])
+def test_only_transforms_are_composed_and_inverted(make, given, message):
+    with pytest.raises(TypeError, match=message):
+        make(given)
+
+
+def test_a_slice_of_a_composition_is_one():
+    whole = T.Compose(T.ActNorm(4), T.Squeeze(), T.ActNorm(16)).double().eval()
+    x = images()
+    assert torch.equal(whole[1:](whole[:1](x)), whole(x)) and len(whole[:0]) == 0
+
+
+def test_images_that_are_no_tensors_are_refused():
+    with pytest.raises(TypeError, match=r"x is a ndarray; pass a torch\.Tensor"):
+        T.ActNorm(4)(images().numpy())
 
 
 # --- actnorm
@@ -222,6 +243,47 @@ def test_actnorm_refuses_a_first_batch_that_it_cannot_scale(value):
     with pytest.raises(ValueError, match=r"channels \[2\]"):
         norm(x)
     assert not bool(norm.initialised) and torch.equal(norm.offset, torch.zeros(4, dtype=F64))
+
+
+def test_the_way_back_through_a_fresh_actnorm_sets_nothing():
+    norm, y = T.ActNorm(4).double(), 5.0 + 3.0 * images(20)
+    x, ladj = norm.inverse_and_ladj(y)
+    assert torch.equal(x, y) and not ladj.any() and not bool(norm.initialised)
+    turned = T.Inverse(T.Compose(norm, T.AffineCoupling(4, 8).double()))
+    first, second = turned.forward_and_ladj(y), turned.forward_and_ladj(y)
+    assert torch.equal(first[0], second[0]) and torch.equal(first[1], second[1])
+
+
+@pytest.mark.parametrize("chain", [True, False], ids=["composition", "Glow"])
+def test_a_first_batch_that_fails_half_way_sets_nothing(chain):
+    torch.manual_seed(0)
+    model = T.Compose(T.ActNorm(3), T.Squeeze(), T.ActNorm(12)).double() if chain else Glow((3, 4, 4), 2, 2, 8).double().flow
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match="begin with a larger batch"):
+        model(torch.rand(1, 3, *(2, 2) if chain else (4, 4), dtype=F64))
+    after = model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    model(torch.rand(64, 3, 4, 4, dtype=F64))
+    assert all(bool(value) for key, value in model.state_dict().items() if key.endswith("initialised"))
+
+
+def test_actnorm_looks_at_the_flag_it_is_called_with():
+    norm, other, x = T.ActNorm(4).double(), T.ActNorm(4).double(), 5.0 + 3.0 * images(20)
+    norm(x)
+    y = torch.func.functional_call(other, norm.state_dict(), (x,))
+    assert torch.equal(y, norm(x)) and not bool(other.initialised)
+    assert torch.equal(other(2.0 * x).mean((0, 2, 3)).abs() < 1e-12, torch.ones(4, dtype=torch.bool))  # its own first batch
+    norm.initialised.zero_()
+    assert norm(2.0 * x).mean((0, 2, 3)).abs().max() < 1e-12
+
+
+def test_averages_of_weights_take_buffers_too():
+    norm = T.ActNorm(4).double()
+    norm(images(20))
+    average = torch.optim.swa_utils.AveragedModel(norm, use_buffers=True)
+    for _ in range(3):
+        average.update_parameters(norm)
+    assert bool(average.module.initialised) and torch.allclose(average.module.offset, norm.offset)
 
 
 # --- mixing
@@ -256,7 +318,55 @@ def test_auxiliary_mixing_starts_orthogonal_and_refuses_an_inverse_that_it_does_
     assert abs(float(torch.linalg.slogdet(J).logabsdet - ladj[0].detach())) < 1e-10
 
 
+def test_the_rotation_stays_fixed_when_a_model_is_frozen_and_freed():
+    mixing = T.InvertibleMixing(6)
+    trained = {name for name, _ in mixing.named_parameters()}
+    mixing.requires_grad_(False).requires_grad_(True)
+    assert trained == {"reflection.weight"} == {name for name, p in mixing.named_parameters() if p.requires_grad}
+    assert "rotation.vectors" in mixing.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [(lambda: T.HouseholderMixing(4, k=0), ValueError), (lambda: T.AuxiliaryMixing(4, preimage="newton"), TypeError)],
+)
+def test_mixings_refuse_what_they_cannot_use(make, error):
+    with pytest.raises(error, match=r"k = 0|preimage = 'newton'"):
+        make()
+
+
 # --- dequantisation
+
+
+@pytest.mark.parametrize(("dtype", "levels"), [(torch.bfloat16, 256), (torch.bfloat16, 64), (torch.float16, 4096)])
+def test_a_dtype_that_is_too_coarse_for_the_levels_is_refused(dtype, levels):
+    noise = T.Dequantisation(levels)
+    for take in (noise, noise.centre):
+        with pytest.raises(TypeError, match=f"{dtype}, which does not keep {levels} levels apart"):
+            take(torch.zeros(1, 1, 2, 2, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "levels"), [(torch.bfloat16, 32), (torch.float16, 256), (torch.float32, 2**16), (torch.float64, 2**16)]
+)
+def test_every_level_survives_in_the_coarsest_dtype_that_is_taken(dtype, levels):
+    noise = T.Dequantisation(levels)
+    k = torch.arange(levels, dtype=F64).reshape(1, 1, 1, -1)
+    x = (k / (levels - 1)).to(dtype)
+    for _ in range(20):
+        y = noise(x)
+        assert y.min() >= -0.5 and y.max() < 0.5
+        assert torch.equal((noise.inverse(y).double() * (levels - 1)).round(), k)
+    assert torch.equal((noise.inverse(noise.centre(x)).double() * (levels - 1)).round(), k)
+
+
+def test_the_state_dict_says_how_many_levels_there_are():
+    coarse, fine = T.Dequantisation(16), T.Dequantisation(256)
+    with pytest.raises(ValueError, match=r"that of 16 levels, the module has 256.*quantisation"):
+        fine.load_state_dict(coarse.state_dict())
+    fine.load_state_dict(T.Dequantisation(256).state_dict())
+    fine.load_state_dict({})  # from before the levels were in it
+    assert repr(coarse) == "Dequantisation(levels=16)"
 
 
 @pytest.mark.parametrize("levels", [2, 3, 7, 32, 256, 1000, 65536])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-__all__ = ["Compose", "Inverse", "Transform", "check_batch", "check_images"]
+__all__ = ["Compose", "Inverse", "Transform", "check_batch", "check_images", "check_transform", "together"]
 
 
 def check_batch(x: Tensor, name: str = "x") -> None:
@@ -20,9 +21,10 @@ def check_batch(x: Tensor, name: str = "x") -> None:
     ValueError
         If x has no axis beside that of the batch.
     """
-    if not getattr(x, "is_floating_point", bool)():
-        found = getattr(x, "dtype", type(x).__name__)
-        raise TypeError(f"{name} is {found}, not a floating-point tensor; pass {name}.float()")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}; pass a torch.Tensor of floating-point numbers")
+    if not x.is_floating_point():
+        raise TypeError(f"{name} is {x.dtype}, not a floating-point tensor; pass {name}.float()")
     if x.ndim < 2:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; a transform takes (batch, ...); put unsqueeze(0) before one sample")
 
@@ -67,8 +69,38 @@ class Transform(nn.Module, ABC):
         return self.forward_and_ladj(x)[0]
 
 
+def check_transform(transform: object) -> Transform:
+    """The transform itself.
+
+    Raises
+    ------
+    TypeError
+        If it is no `Transform`.
+    """
+    if isinstance(transform, Transform):
+        return transform
+    if isinstance(transform, type) and issubclass(transform, Transform):
+        raise TypeError(f"{transform.__name__} is a class; pass an object of it, {transform.__name__}(...)")
+    if isinstance(transform, (list, tuple)):
+        raise TypeError(f"a {type(transform).__name__} is no transform; pass its entries one by one, Compose(*transforms)")
+    raise TypeError(f"{type(transform).__name__} is no mon_lib.flows.transforms.Transform; derive it from that class")
+
+
+@contextmanager
+def together(module: nn.Module):
+    """What the first batch sets in the parts of a module is set in all of them or in none: a batch may fail half-way."""
+    # Only a part with such a state has `forget`.
+    parts = [part for part in module.modules() if hasattr(part, "forget") and not part.known()] if module.training else []
+    try:
+        yield
+    except BaseException:
+        for part in parts:
+            part.forget()
+        raise
+
+
 class Compose(Transform):
-    """Transforms one after the other, the first first.
+    """Transforms one after the other, the first first. A slice of it is a `Compose` again, of the same transforms.
 
     Parameters
     ----------
@@ -82,10 +114,7 @@ class Compose(Transform):
 
     def __init__(self, *transforms: Transform):
         super().__init__()
-        for transform in transforms:
-            if not isinstance(transform, Transform):
-                raise TypeError(f"{type(transform).__name__} is not a mon_lib.flows.Transform; derive it from that class")
-        self.transforms = nn.ModuleList(transforms)
+        self.transforms = nn.ModuleList(check_transform(transform) for transform in transforms)
 
     def __len__(self) -> int:
         return len(self.transforms)
@@ -93,15 +122,16 @@ class Compose(Transform):
     def __iter__(self) -> Iterator[Transform]:
         return iter(self.transforms)
 
-    def __getitem__(self, index: int) -> Transform:
-        return self.transforms[index]
+    def __getitem__(self, index: int | slice) -> Transform:
+        return Compose(*self.transforms[index]) if isinstance(index, slice) else self.transforms[index]
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_batch(x)
         total = x.new_zeros(len(x))
-        for transform in self.transforms:
-            x, ladj = transform.forward_and_ladj(x)
-            total = total + ladj
+        with together(self):
+            for transform in self.transforms:
+                x, ladj = transform.forward_and_ladj(x)
+                total = total + ladj
         return x, total
 
     def inverse(self, y: Tensor) -> Tensor:
@@ -125,11 +155,16 @@ class Inverse(Transform):
     Parameters
     ----------
     transform : Transform
+
+    Raises
+    ------
+    TypeError
+        If it is none.
     """
 
     def __init__(self, transform: Transform):
         super().__init__()
-        self.transform = transform
+        self.transform = check_transform(transform)
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.transform.inverse_and_ladj(x)

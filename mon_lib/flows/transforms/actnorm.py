@@ -13,7 +13,7 @@ __all__ = ["ActNorm"]
 class ActNorm(Transform):
     """y = exp(s) (x - b) in every channel; the first batch in training mode sets s and b so that y has mean 0 and variance 1.
 
-    That happens once, and `state_dict` remembers that it has; before it the transform is the identity.
+    That happens once, in `forward_and_ladj`, and `state_dict` remembers that it has; before it the transform is the identity.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class ActNorm(Transform):
     log_scale, offset : nn.Parameter
         s and b, ``(channels,)``.
     initialised : Tensor
-        Whether a batch has set them; a buffer, so that it is saved and loaded.
+        Whether a batch has set them, 0 or 1; a buffer, so that it is saved and loaded.
 
     Raises
     ------
@@ -39,8 +39,27 @@ class ActNorm(Transform):
         self.channels = channels
         self.log_scale = nn.Parameter(torch.zeros(channels))
         self.offset = nn.Parameter(torch.zeros(channels))
-        self.register_buffer("initialised", torch.tensor(False))
-        self._known = False  # what the buffer says, once it has been seen to be true: asking a GPU each time would stop it
+        # Not a bool: torch.optim.swa_utils subtracts buffers.
+        self.register_buffer("initialised", torch.tensor(0, dtype=torch.uint8))
+        self._seen: tuple[Tensor, int] | None = None
+
+    def known(self) -> bool:
+        """Whether a batch has set the parameters. A GPU is asked once, not at each call, which would stop it."""
+        flag = self.initialised
+        version = 0 if flag.is_inference() else flag._version
+        # The same tensor, not written to since: a module can be called with the buffers of another.
+        if self._seen is not None and self._seen[0] is flag and self._seen[1] == version:
+            return True
+        if not bool(flag):
+            return False
+        self._seen = flag, version
+        return True
+
+    def forget(self) -> None:
+        """Back to the identity, for another first batch."""
+        with torch.no_grad():
+            for tensor in (self.log_scale, self.offset, self.initialised):
+                tensor.zero_()
 
     def _initialise(self, x: Tensor) -> None:
         with torch.no_grad():
@@ -55,22 +74,22 @@ class ActNorm(Transform):
                 )
             self.offset.copy_(mean)
             self.log_scale.copy_(-std.log())
-            self.initialised.fill_(True)
-
-    def _load_from_state_dict(self, *args, **kwargs):
-        super()._load_from_state_dict(*args, **kwargs)
-        self._known = False
+            self.initialised.fill_(1)
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
-        if self.training and not self._known:
-            if not bool(self.initialised):
-                self._initialise(x)
-            self._known = True
+        if self.training and not self.known():
+            self._initialise(x)
         scale = self.log_scale.exp().reshape(1, -1, 1, 1)
-        y = (x - self.offset.reshape(1, -1, 1, 1)) * scale
-        return y, (self.log_scale.sum() * (x.shape[2] * x.shape[3])).expand(len(x))
+        return (x - self.offset.reshape(1, -1, 1, 1)) * scale, self._ladj(x)
+
+    def _ladj(self, x: Tensor) -> Tensor:
+        return (self.log_scale.sum() * (x.shape[2] * x.shape[3])).expand(len(x))
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
-        return y * (-self.log_scale).exp().reshape(1, -1, 1, 1) + self.offset.reshape(1, -1, 1, 1)
+        # Divided by the rounded scale that forward multiplies by: the rounding of exp(-s) would stretch every pixel alike.
+        return y / self.log_scale.exp().reshape(1, -1, 1, 1) + self.offset.reshape(1, -1, 1, 1)
+
+    def inverse_and_ladj(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inverse(y), -self._ladj(y)  # not by way of forward_and_ladj, which might set the parameters in between

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -26,6 +28,15 @@ def _last(inputs: int, outputs: int) -> nn.Conv2d:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
+
+
+def _steered(network: nn.Module, x1: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+    """The two halves of what a network says of x1, ``(batch, channels, H, W)``.
+
+    Autocast is for training alone: a short format answers in steps, and x1 on the way back is not quite that on the way there.
+    """
+    with nullcontext() if training else torch.autocast(x1.device.type, enabled=False):
+        return network(x1).chunk(2, 1)
 
 
 class AffineCoupling(Transform):
@@ -57,21 +68,21 @@ class AffineCoupling(Transform):
             nn.Conv2d(half, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, hidden, 1), nn.ReLU(), _last(hidden, channels)
         )
 
-    def _log_scale_and_shift(self, x1: Tensor) -> tuple[Tensor, Tensor]:
-        raw, shift = self.network(x1).chunk(2, 1)
-        return logsigmoid(raw + 2.0), shift
+    def _logit_and_shift(self, x1: Tensor) -> tuple[Tensor, Tensor]:
+        raw, shift = _steered(self.network, x1, self.training)
+        return raw + 2.0, shift
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
         x1, x2 = x.chunk(2, 1)
-        log_scale, shift = self._log_scale_and_shift(x1)
-        return torch.cat([x1, (x2 + shift) * log_scale.exp()], 1), log_scale.flatten(1).sum(1)
+        logit, shift = self._logit_and_shift(x1)
+        return torch.cat([x1, (x2 + shift) * logit.sigmoid()], 1), logsigmoid(logit).flatten(1).sum(1)
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
         y1, y2 = y.chunk(2, 1)
-        log_scale, shift = self._log_scale_and_shift(y1)
-        return torch.cat([y1, y2 * (-log_scale).exp() - shift], 1)
+        logit, shift = self._logit_and_shift(y1)
+        return torch.cat([y1, y2 / logit.sigmoid() - shift], 1)
 
 
 class SplitPrior(Transform):
@@ -100,11 +111,11 @@ class SplitPrior(Transform):
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
         x1, x2 = x.chunk(2, 1)
-        mean, log_std = self.prior(x1).chunk(2, 1)
+        mean, log_std = _steered(self.prior, x1, self.training)
         return torch.cat([x1, (x2 - mean) * (-log_std).exp()], 1), -log_std.flatten(1).sum(1)
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
         y1, y2 = y.chunk(2, 1)
-        mean, log_std = self.prior(y1).chunk(2, 1)
+        mean, log_std = _steered(self.prior, y1, self.training)
         return torch.cat([y1, y2 * log_std.exp() + mean], 1)

@@ -1,4 +1,9 @@
-"""What mixes the channels of every pixel: a free matrix, an orthogonal one, or a reflection (REF section 3.3 and appendix B.3)."""
+"""What mixes the channels of every pixel: a free matrix, an orthogonal one, or a reflection (REF section 3.3 and appendix B.3).
+
+A rounded matrix moves all pixels alike, and such errors add up from step to step: in float32 they were most of what a flow loses
+on the way there and back. Those that have an inverse therefore form their matrices in float64, and apply them in float64 in
+`inverse`, and forwards in evaluation mode. Training, to which rounding is nothing, stays in the dtype of the images.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from ...reflections import AuxiliaryReflection, HouseholderProduct, InvertibleReflection, Newton
-from ...reflections._checks import check_size
+from ...reflections import AuxiliaryReflection, HouseholderProduct, InvertibleReflection, Newton, PreparedInvertible
+from ...reflections._checks import check_size, in_working_dtype
+from ...reflections.products import _unit
 from ._base import Transform, check_images
 
 __all__ = ["AuxiliaryMixing", "FreeMixing", "HouseholderMixing", "InvertibleMixing", "random_orthogonal"]
@@ -23,9 +29,39 @@ def random_orthogonal(d: int) -> Tensor:
     return (Q * R.diagonal().sign()).to(torch.get_default_dtype())
 
 
+def _widened(name: str, x: Tensor, parameter: Tensor, exact: bool) -> Tensor:
+    """x in float64, or, where not exact, in the dtype that the parameter computes in.
+
+    Raises
+    ------
+    TypeError
+        If the dtypes of the two do not fit.
+    """
+    wide = in_working_dtype(name, x, parameter)
+    return wide.double() if exact else wide
+
+
 def _mix(matrix: Tensor, x: Tensor) -> Tensor:
-    """The matrix times the channels of each pixel."""
-    return conv2d(x, matrix[:, :, None, None])
+    """The matrix ``(channels, channels)``, rounded to the dtype of x, times the channels of each pixel."""
+    return conv2d(x, matrix[:, :, None, None].to(x.dtype))
+
+
+def _dense(product: HouseholderProduct) -> Tensor:
+    """The matrix ``(channels, channels)`` of the product in float64; `to_dense` is orthogonal to the rounding of its dtype only.
+
+    With the unit vectors as the rows of V it is I - 2V'TV, T the inverse of I + 2 triu(VV', 1): the compact WY form.
+    """
+    V = _unit(product.vectors.double())
+    TV = torch.linalg.solve_triangular((2.0 * (V @ V.mT)).triu(1), 2.0 * V, upper=True, unitriangular=True)
+    return torch.eye(product.d, dtype=V.dtype, device=V.device) - V.mT @ TV
+
+
+def _fixed(product: HouseholderProduct) -> HouseholderProduct:
+    """The product with its vectors as a buffer: no parameter, which a later ``requires_grad_()`` of the model would set free."""
+    vectors = product.vectors.detach()
+    del product.vectors
+    product.register_buffer("vectors", vectors)
+    return product
 
 
 def _pixels(x: Tensor) -> int:
@@ -59,25 +95,30 @@ class FreeMixing(Transform):
         self.upper = nn.Parameter(U.triu(1))
         self.log_scale = nn.Parameter(U.diagonal().abs().log())
 
-    def _factors(self) -> tuple[Tensor, Tensor]:
-        eye = torch.eye(self.channels, dtype=self.lower.dtype, device=self.lower.device)
-        return self.lower.tril(-1) + eye, self.upper.triu(1) + torch.diag(self.sign * self.log_scale.exp())
+    def _factors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """P, L and U + diag(s) in float64."""
+        P, L, U = (factor.double() for factor in (self.permutation, self.lower, self.upper))
+        eye = torch.eye(self.channels, dtype=L.dtype, device=L.device)
+        return P, L.tril(-1) + eye, U.triu(1) + torch.diag(self.sign * self.log_scale.double().exp())
 
     def to_dense(self) -> Tensor:
         """The matrix ``(channels, channels)``."""
-        L, U = self._factors()
-        return self.permutation @ L @ U
+        P, L, U = self._factors()
+        return (P @ L @ U).to(self.lower.dtype)
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
-        return _mix(self.to_dense(), x), (_pixels(x) * self.log_scale.sum()).expand(len(x))
+        P, L, U = self._factors()
+        y = _mix(P @ L @ U, _widened("x", x, self.lower, not self.training))
+        return y.to(x.dtype), (_pixels(x) * self.log_scale.sum()).expand(len(x))
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
-        L, U = self._factors()
-        columns = self.permutation.T @ y.flatten(2)
-        columns = torch.linalg.solve_triangular(L, columns, upper=False, unitriangular=True)
-        return torch.linalg.solve_triangular(U, columns, upper=True).reshape(y.shape)
+        P, L, U = self._factors()
+        # The inverse matrix, solved for once: there are far more pixels than channels.
+        columns = torch.linalg.solve_triangular(L, P.mT, upper=False, unitriangular=True)
+        columns = torch.linalg.solve_triangular(U, columns, upper=True)
+        return _mix(columns, _widened("y", y, self.lower, True)).to(y.dtype)
 
 
 class HouseholderMixing(Transform):
@@ -98,15 +139,17 @@ class HouseholderMixing(Transform):
     def __init__(self, channels: int, k: int | None = None):
         super().__init__()
         self.channels = check_size("channels", channels)
-        self.product = HouseholderProduct(self.channels, self.channels if k is None else k)
+        self.product = HouseholderProduct(self.channels, self.channels if k is None else check_size("k", k))
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
-        return _mix(self.product.to_dense(), x), x.new_zeros(len(x))
+        wide = _widened("x", x, self.product.vectors, not self.training)
+        return _mix(_dense(self.product), wide).to(x.dtype), x.new_zeros(len(x))
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
-        return _mix(self.product.to_dense().T, y)
+        wide = _widened("y", y, self.product.vectors, True)
+        return _mix(_dense(self.product).mT, wide).to(y.dtype)
 
 
 class InvertibleMixing(Transform):
@@ -132,16 +175,23 @@ class InvertibleMixing(Transform):
         self.channels = check_size("channels", channels)
         self.reflection = InvertibleReflection(self.channels, kappa, dim=1)
         # As a product of reflections, which is orthogonal to the rounding of whatever dtype the module is moved to.
-        self.rotation = HouseholderProduct.from_orthogonal(random_orthogonal(self.channels)).requires_grad_(False)
+        self.rotation = _fixed(HouseholderProduct.from_orthogonal(random_orthogonal(self.channels)))
+
+    def _prepared(self, exact: bool) -> PreparedInvertible:
+        """x -> H(WQx) Qx for x in float64, or, where not exact, for x in the dtype that the parameter computes in."""
+        weight = self.reflection.weight
+        weight = weight.double() if exact else weight
+        return PreparedInvertible(weight, self.reflection.kappa, self.reflection.dim, _dense(self.rotation))
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
-        y, ladj = self.reflection.prepared(self.rotation.to_dense()).forward_and_ladj(x)
-        return y, ladj.flatten(1).sum(1)
+        exact = not self.training
+        y, ladj = self._prepared(exact).forward_and_ladj(_widened("x", x, self.reflection.weight, exact))
+        return y.to(x.dtype), ladj.flatten(1).sum(1).to(x.dtype)
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
-        return self.reflection.prepared(self.rotation.to_dense()).inverse(y)
+        return self._prepared(True).inverse(_widened("y", y, self.reflection.weight, True)).to(y.dtype)
 
 
 class AuxiliaryMixing(Transform):
@@ -161,7 +211,7 @@ class AuxiliaryMixing(Transform):
     Raises
     ------
     TypeError, ValueError
-        If channels is no positive integer; on use, if x has other channels.
+        If channels is no positive integer or preimage no `Newton`; on use, if x has other channels.
     NotImplementedError
         From `inverse`, without a method.
     """
@@ -169,6 +219,8 @@ class AuxiliaryMixing(Transform):
     def __init__(self, channels: int, preimage: Newton | None = None):
         super().__init__()
         self.channels = check_size("channels", channels)
+        if preimage is not None and not isinstance(preimage, Newton):
+            raise TypeError(f"preimage = {preimage!r} is no method; pass reflections.Newton(), or nothing for no inverse")
         self.preimage = preimage
         self.reflection = AuxiliaryReflection.from_orthogonal(torch.linalg.qr(torch.randn(self.channels, self.channels)).Q)
 

@@ -53,7 +53,10 @@ class Dequantisation(Transform):
     Raises
     ------
     ValueError
-        If levels is below 2 or above 2^16. On use, if a pixel is not one of these values.
+        If levels is below 2 or above 2^16. On use, if a pixel is not one of these values. On loading, if the state dict is that
+        of another number of levels.
+    TypeError
+        On use, if the dtype of the pixels is too coarse for the levels.
     """
 
     def __init__(self, levels: int = 256):
@@ -64,6 +67,9 @@ class Dequantisation(Transform):
 
     def _whole(self, x: Tensor) -> Tensor:
         check_images(x, None)
+        # A quarter of a level is lost at each border to rounding at most, so that k survives.
+        if torch.finfo(x.dtype).eps * self.levels > 0.25:
+            raise TypeError(f"x is {x.dtype}, which does not keep {self.levels} levels apart; pass x.float()")
         scaled = x * (self.levels - 1)
         k = scaled.round()
         # A quarter of a level: rounding of a pixel that was normalised and back is thousands of times smaller.
@@ -92,3 +98,23 @@ class Dequantisation(Transform):
         check_images(y, None, "y")
         k = ((y + 0.5) * self.levels).floor().clamp(0, self.levels - 1)
         return k / (self.levels - 1)
+
+    def extra_repr(self) -> str:
+        return f"levels={self.levels}"
+
+    def get_extra_state(self) -> Tensor:
+        """The number of levels, for the state dict: other levels make another model of the same weights."""
+        return torch.tensor(self.levels, dtype=torch.int32, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Raise ValueError if the state dict is that of another number of levels."""
+        if int(state) != self.levels:
+            raise ValueError(
+                f"the state dict is that of {int(state)} levels, the module has {self.levels}; load it into a module with "
+                f"levels = {int(state)} (Glow calls it quantisation)"
+            )
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *rest) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *rest)
+        if (key := f"{prefix}_extra_state") in missing_keys:  # state dicts from before the levels were in them
+            missing_keys.remove(key)
