@@ -156,11 +156,20 @@ def test_without_a_network_one_sentence_names_the_offline_set(name, tmp_path, mo
     assert name in message
 
 
+@pytest.mark.parametrize("name", ["mnist", "mnist-5k"])
+@pytest.mark.parametrize("root", ["", "  "])
+def test_a_blank_root_is_refused(name, root):
+    with pytest.raises(ValueError, match="names no folder"):
+        data.load(name, root=root)
+
+
 def test_root_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("MON_DATA", str(tmp_path))
     assert data.default_root() == tmp_path
     monkeypatch.delenv("MON_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data.default_root() == tmp_path / "cache" / "mon_lib"
+    monkeypatch.setenv("MON_DATA", " ")
     assert data.default_root() == tmp_path / "cache" / "mon_lib"
 
 

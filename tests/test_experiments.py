@@ -424,6 +424,11 @@ def test_missing_data_is_one_line(monkeypatch, capsys):
         (["run", "tiny", "--device", "hpu"], "device = 'hpu' cannot be used"),
         (["run", "tiny", "--device", "vulkan"], "device = 'vulkan' cannot be used"),
         (["run", "tiny", "--out", __file__], "test_experiments.py is a file"),
+        (["run", "tiny", "--out", ""], "argument --out: folder = '' names no folder; pass one"),
+        (["run", "tiny", "--out", " \t"], "names no folder; pass one"),
+        (["run", "tiny", "--data-root", ""], "argument --data-root: folder = '' names no folder; pass one"),
+        (["report", "--folder", ""], "folder = '' names no folder"),
+        (["report", "--out", " "], "folder = ' ' names no folder"),
         (["report", "--folder", __file__], "test_experiments.py is a file"),
         (["report", "--out", __file__], "test_experiments.py is a file"),
         (["report", "--folder", "nowhere/at/all"], "there is no folder nowhere/at/all"),
@@ -451,9 +456,16 @@ def test_the_function_refuses_it_too():
         ({"name": "tiny", "seeds": [1, 1]}, "twice"),
         ({"name": "tiny", "device": "abacus"}, "abacus"),
         ({"name": "tiny", "device": "meta"}, "meta"),
+        ({"name": "tiny", "out": ""}, "out = '' names no folder; pass one"),
+        ({"name": "tiny", "data_root": " "}, "data_root = ' ' names no folder; pass one"),
     ):
         with pytest.raises(ValueError, match=message):
             experiments.run(**options)
+    for read in (experiments.results, experiments.summary, experiments.report):
+        with pytest.raises(ValueError, match="folder = '' names no folder"):
+            read(folder="")
+    with pytest.raises(ValueError, match="folder = '' names no folder"):
+        experiments.save("run", {}, "")
 
 
 # Reading back
@@ -621,6 +633,9 @@ def test_the_commit_and_whether_the_tree_is_clean(tmp_path, monkeypatch):
 
 def test_the_folder_of_results(tmp_path, monkeypatch):
     assert experiments.default_folder() == tmp_path / "results"
+    for blank in ("", " "):
+        monkeypatch.setenv("MON_RESULTS", blank)
+        assert experiments.default_folder() == ROOT / "results"
     monkeypatch.delenv("MON_RESULTS")
     monkeypatch.setattr(_files, "checkout", lambda: None)
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,7 @@
 """The training loop: schedules, history, exact resumption, checkpoints that cannot be lost, clear errors."""
 
+import hashlib
+import io
 import json
 import math
 import os
@@ -15,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from mon_lib import data, prox, stepsize
 from mon_lib.errors import ConvergenceError
+from mon_lib.flows import Glow
 from mon_lib.networks import MLP, FullyConnectedMON
 from mon_lib.splitting import PeacemanRachford
 from mon_lib.training import CheckpointError, Constant, Density, Epoch, History, OneCycle, Schedule, StepDecay, evaluate, fit
@@ -97,6 +100,22 @@ def test_the_optimiser_follows_the_schedule(halves):
 )
 def test_senseless_schedules_are_refused(make):
     with pytest.raises(ValueError, match="must"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StepDecay("a"), "every = 'a' is a str; it must be an integer, for instance 10"),
+        (lambda: StepDecay(1.5), r"every = 1\.5 is a float; it must be an integer"),
+        (lambda: StepDecay(True), "every = True is a bool"),
+        (lambda: StepDecay(2, factor=None), "factor = None is a NoneType; it must be a number, for instance 10"),
+        (lambda: OneCycle("a"), r"peak = 'a' is a str; it must be a number, for instance 0\.01"),
+        (lambda: OneCycle(0.01, hold=None), "hold = None is a NoneType"),
+    ],
+)
+def test_a_schedule_is_made_of_numbers(make, message):
+    with pytest.raises(TypeError, match=message):
         make()
 
 
@@ -361,12 +380,12 @@ def test_a_failing_disk_leaves_the_last_checkpoint_whole(halves, tmp_path, monke
     fit(noisy(), *halves, epochs=2, **options)
     before = path.read_bytes()
 
-    def half_a_file(state, file):
-        file.write(b"half a checkpoint")
+    def full(*_):
+        assert len(os.listdir(tmp_path)) == 2  # the new bytes are beside the old ones
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-        patch.setattr(torch, "save", half_a_file)
+        patch.setattr(os, "fsync", full)
         fit(noisy(), *halves, epochs=3, **options)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["run.pt"]
@@ -493,19 +512,41 @@ class Trap:
         return os.mkdir, ("sprung",)
 
 
-@pytest.mark.parametrize("kind", ["empty", "garbage", "short", "byte", "truncated", "malicious", "another dict", "no run"])
+def sealed(payload):
+    """What `fit` would write before and around these bytes."""
+    return b"mon_lib training checkpoint 2\n" + hashlib.sha256(payload).digest() + payload
+
+
+def saved(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+DAMAGED = {
+    "empty": lambda whole: b"",
+    "garbage": lambda whole: b"x" * 99,
+    "short": lambda whole: b"junk",
+    "byte": lambda whole: b"e",
+    "first line": lambda whole: whole[: whole.index(b"\n") + 1],
+    "truncated": lambda whole: whole[:5000],
+    "longer": lambda whole: whole + b"\0",
+    "without a digest": lambda whole: saved({"format": "mon_lib training checkpoint 1", "run": {}}),
+    "another dict": lambda whole: saved({"weights": torch.zeros(3)}),
+    "malicious": lambda whole: pickle.dumps(Trap(), 2),
+    "sealed malicious": lambda whole: sealed(pickle.dumps(Trap(), 2)),
+    "sealed garbage": lambda whole: sealed(b"x" * 99),
+    "sealed dict": lambda whole: sealed(saved({"weights": torch.zeros(3)})),
+    "sealed list": lambda whole: sealed(saved([])),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
 def test_a_damaged_checkpoint_is_refused_and_kept(halves, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "run.pt"
     fit(perceptron(), *halves, epochs=1, seed=0, checkpoint=path)
-    if kind == "another dict":
-        torch.save({"weights": torch.zeros(3)}, path)
-    elif kind == "no run":
-        torch.save({"format": torch.load(path, weights_only=True)["format"]}, path)
-    else:
-        whole = path.read_bytes()
-        short = {"empty": b"", "garbage": b"x" * 99, "short": b"junk", "byte": b"e"}
-        path.write_bytes((short | {"truncated": whole[:5000], "malicious": pickle.dumps(Trap(), 2)})[kind])
+    path.write_bytes(DAMAGED[kind](path.read_bytes()))
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match=r"run\.pt is not a"):
         fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=path)
@@ -513,7 +554,49 @@ def test_a_damaged_checkpoint_is_refused_and_kept(halves, tmp_path, monkeypatch,
     assert os.listdir(tmp_path) == ["run.pt"]
 
 
+def test_one_flipped_bit_is_damage_wherever_it_is(halves, tmp_path):
+    path = tmp_path / "run.pt"
+    fit(perceptron(), *halves, epochs=1, seed=0, checkpoint=path)
+    whole = path.read_bytes()
+    for position in (*range(0, len(whole), len(whole) // 40), len(whole) // 2, len(whole) - 1):
+        flipped = bytearray(whole)
+        flipped[position] ^= 1
+        path.write_bytes(flipped)
+        model = perceptron()
+        with pytest.raises(CheckpointError, match=r"run\.pt is not a .*; .*move it away to start afresh"):
+            fit(model, *halves, epochs=2, seed=0, checkpoint=path)
+        assert path.read_bytes() == flipped and same_weights(model, perceptron())
+    path.write_bytes(whole)
+    assert len(fit(perceptron(), *halves, epochs=2, seed=0, checkpoint=path)) == 2
+
+
+@pytest.mark.parametrize("name", ["", "  ", ".", "folder"])
+def test_a_checkpoint_is_a_file(halves, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match=f"checkpoint = '{name}' names no file; pass the path of one"):
+        fit(perceptron(), *halves, epochs=1, seed=0, checkpoint=name)
+    assert os.listdir(tmp_path) == ["folder"]
+
+
 # Errors
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "abacus", "cuda:99", "", 1.5, torch.device("meta")])
+def test_a_device_that_cannot_be_used_is_refused_before_anything_moves(halves, device):
+    model = perceptron()
+    with pytest.raises(ValueError, match=f"device = '{device}' cannot be used here .*; use cpu, or cuda with a GPU"):
+        fit(model, *halves, epochs=1, seed=0, device=device)
+    assert same_weights(model, perceptron())
+
+
+def test_a_model_without_numbers_is_refused(halves):
+    with pytest.raises(ValueError, match=r"\.weight of the model is on the device meta and has no numbers; build the model on cpu"):
+        fit(perceptron().to("meta"), *halves, epochs=1, seed=0)
+    model = perceptron()
+    model.register_buffer("shift", torch.zeros(1, device="meta"))
+    with pytest.raises(ValueError, match="shift of the model is on the device meta"):
+        fit(model, *halves, epochs=1, seed=0, device="cpu")
 
 
 def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights(halves):
@@ -582,8 +665,8 @@ def test_a_run_with_other_frozen_parameters_is_another_run(halves, tmp_path):
 
 def test_arguments_that_make_no_sense_are_named(halves):
     for settings, error, message in (
-        ({"learning_rate": "a"}, TypeError, "learning_rate is a str"),
-        ({"learning_rate": None}, TypeError, "learning_rate is a NoneType"),
+        ({"learning_rate": "a"}, TypeError, "learning_rate = 'a' is a str"),
+        ({"learning_rate": None}, TypeError, "learning_rate = None is a NoneType"),
         ({"seed": 2**64}, ValueError, "seed = 18446744073709551616 is too large"),
     ):
         with pytest.raises(error, match=message):
@@ -648,3 +731,48 @@ def test_an_objective_is_an_object_and_gets_what_it_expects():
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
     with pytest.raises(ValueError, match=r"shape \(20, 10\), expected one number for each image"):
         fit(model, train, train, epochs=1, seed=0, objective=Density(), progress=False)
+    with pytest.raises(ValueError, match=r"shape of no tensor but a tuple, expected one number"):
+        Density().measure(Returns(lambda x: (x,)), train)
+    with pytest.raises(ValueError, match=r"shape \(20, 10\), expected one number .* training\.evaluate\(model, images\)"):
+        Density().measure(model, train)  # whose sum of logits would look like a loss
+
+
+class Returns(torch.nn.Module):
+    """Whatever the function gives."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.weight = function, torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def test_a_density_taken_for_a_classifier_is_told_what_it_needs():
+    images = data.load("mnist-5k").take(20).as_pixels()
+    flow = Glow((1, 28, 28), levels=1, steps=1, hidden=4)
+    hint = r"shape \(20,\), .*a density .* objective=training\.Density\(\), .* training\.Density\(\)\.measure\(model, images\)"
+    with pytest.raises(ValueError, match=hint):
+        fit(flow, images, images, epochs=1, seed=0)
+    with pytest.raises(ValueError, match=hint):
+        evaluate(flow, images)
+    with pytest.raises(ValueError, match=r"\(20, 7\), expected \(20, 10\), one for each class"):
+        evaluate(Returns(lambda x: x.new_zeros(len(x), 7)), images)
+    assert evaluate(Returns(lambda x: x.new_zeros(len(x), 10)), images)[0] == pytest.approx(math.log(10))
+
+
+@pytest.mark.parametrize(
+    ("seed", "error", "message"),
+    [
+        ("a", TypeError, "seed = 'a' is a str; it must be an integer, for instance 0"),
+        (1.5, TypeError, r"seed = 1\.5 is a float; it must be an integer"),
+        (None, TypeError, "seed = None is a NoneType"),
+        (True, TypeError, "seed = True is a bool"),
+        (-1, ValueError, "seed = -1 must be from 0"),
+        (2**63, ValueError, r"seed = 9223372036854775808 must be from 0 to 2\*\*63 - 1"),
+    ],
+)
+def test_the_seed_of_a_density_is_checked_when_it_is_made(seed, error, message):
+    with pytest.raises(error, match=message):
+        Density(seed)
+    assert repr(Density(np.int64(3))) == "Density(seed=3)" and Density(2**63 - 1).seed == 2**63 - 1

@@ -49,7 +49,7 @@ class DataUnavailableError(RuntimeError):
 
 def default_root() -> Path:
     """The folder of downloaded data: ``MON_DATA``, or ``mon_lib`` in the user's cache folder."""
-    if os.environ.get("MON_DATA"):
+    if os.environ.get("MON_DATA", "").strip():
         return Path(os.environ["MON_DATA"]).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mon_lib"
 
@@ -72,7 +72,7 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
     Raises
     ------
     ValueError
-        If the name is unknown, or files under `root` are not what they should be.
+        If the name is unknown, `root` is blank, or files under it are not what they should be.
     TypeError
         If `train` is not a bool: a name such as "test" would be true.
     DataUnavailableError
@@ -82,6 +82,8 @@ def load(name: str, train: bool = True, root: str | os.PathLike | None = None) -
         raise TypeError(f"train = {train!r} is not a bool; pass train=True for the training half, train=False for the test half")
     if name not in NAMES:
         raise ValueError(f"no data set is called {name!r}; choose one of {', '.join(NAMES)}")
+    if root is not None and not str(root).strip():  # Path would take it for the working folder
+        raise ValueError(f"root = {str(root)!r} names no folder; pass one, '.' for the working folder, or leave it out")
     if name == OFFLINE:
         halves = _mnist_5k()
     elif name == "photo-patches":

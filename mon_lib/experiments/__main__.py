@@ -6,14 +6,13 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 
 from ..data import DataUnavailableError
 from ..errors import ConvergenceError
 from ..training import CheckpointError
-from ._files import default_folder
+from ._files import check_folder, folder_or_default
 from ._recipes import PROFILES
 from ._registry import EXPERIMENTS, find
 from ._results import show
@@ -128,7 +127,7 @@ def _check_folder(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         return
     given = options.out if options.do is _run else options.folder
     try:
-        folder = (default_folder() if given is None else given).expanduser()
+        folder = folder_or_default(given)
         is_file = folder.exists() and not folder.is_dir()
     except (OSError, RuntimeError) as error:  # the second where ~ names nobody
         parser.error(f"the folder {given or 'of MON_RESULTS'} cannot be used ({error}); pass another")
@@ -148,6 +147,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog=PROGRAM, description="The experiments of the book, by name.")
     commands = parser.add_subparsers(required=True, metavar="list | run | report")
+    folder = _argument(check_folder)
+
     command = commands.add_parser("list", help="every experiment, and what it answers")
     command.set_defaults(do=_list)
 
@@ -155,9 +156,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("names", nargs="+", metavar="NAME", type=_argument(lambda name: find(name).name))
     command.add_argument("--profile", choices=PROFILES, default="quick", help="quick (default): minutes on a CPU; paper: as it did")
     command.add_argument("--seeds", nargs="+", type=_argument(_seed), default=[0, 1, 2], metavar="SEED", help="default: 0 1 2")
-    command.add_argument("--data-root", type=Path, metavar="FOLDER", help="where data is; default: MON_DATA, or the user's cache")
+    command.add_argument("--data-root", type=folder, metavar="FOLDER", help="where data is; default: MON_DATA, or the user's cache")
     command.add_argument("--device", type=_argument(lambda name: str(check_device(name))), help="default: a GPU where there is one")
-    command.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; default: MON_RESULTS, or results/")
+    command.add_argument("--out", type=folder, metavar="FOLDER", help="where results go; default: MON_RESULTS, or results/")
     command.add_argument("--resume", action="store_true", help="continue runs that were interrupted")
     command.add_argument("--again", action="store_true", help="run even where there is a result, or an interrupted run")
     command.set_defaults(do=_run)
@@ -166,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("names", nargs="*", metavar="NAME", type=_argument(lambda name: find(name).name))
     command.add_argument("--profile", choices=PROFILES, help="default: both")
     where = "where results are; default: MON_RESULTS, or results/"
-    command.add_argument("--folder", "--out", type=Path, metavar="FOLDER", help=where)
+    command.add_argument("--folder", "--out", type=folder, metavar="FOLDER", help=where)
     command.set_defaults(do=_report)
     return parser
 

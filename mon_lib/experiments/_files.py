@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["checkout", "default_folder", "provenance", "save", "write_whole"]
+__all__ = ["check_folder", "checkout", "default_folder", "folder_or_default", "provenance", "save", "write_whole"]
 
 VARIABLE = "MON_RESULTS"
 
@@ -28,9 +28,27 @@ def checkout() -> Path | None:
 
 def default_folder() -> Path:
     """Where results are: what ``MON_RESULTS`` names, else ``results`` of the checkout, else ``results`` where one is."""
-    if os.environ.get(VARIABLE):
+    if os.environ.get(VARIABLE, "").strip():
         return Path(os.environ[VARIABLE]).expanduser()
     return (checkout() or Path.cwd()) / "results"
+
+
+def check_folder(folder: str | os.PathLike, name: str = "folder") -> Path:
+    """The folder as a path.
+
+    Raises
+    ------
+    ValueError
+        If it is empty or blank, as an unset variable of the shell is: `Path` would take that for the working folder.
+    """
+    if not str(folder).strip():
+        raise ValueError(f"{name} = {str(folder)!r} names no folder; pass one, '.' for the working folder, or leave it out")
+    return Path(folder)
+
+
+def folder_or_default(folder: str | os.PathLike | None, name: str = "folder") -> Path:
+    """The folder of results that was asked for, `default_folder` where that is None; raises what `check_folder` does."""
+    return default_folder() if folder is None else check_folder(folder, name).expanduser()
 
 
 def provenance(device: torch.device | str) -> dict[str, Any]:
@@ -113,9 +131,10 @@ def save(stem: str, data: Mapping[str, Any], folder: str | os.PathLike) -> Path:
     Raises
     ------
     ValueError
-        If there is a NaN or an infinite number in the data. Nothing is then written, as after any other error.
+        If the folder is blank, or there is a NaN or an infinite number in the data. Nothing is then written, as after any
+        other error.
     """
-    folder = Path(folder)
+    folder = check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(folder, json.dumps(data, indent=1, allow_nan=False) + "\n")
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..training import Density, History
-from ._files import default_folder
+from ._files import folder_or_default
 from ._recipes import PROFILES, Recipe
 from ._registry import EXPERIMENTS, find
 
@@ -118,8 +118,8 @@ def results(name: str | None = None, profile: str | None = None, folder: str | o
     Raises
     ------
     ValueError
-        If there is no such experiment or profile, or a file is damaged: with a name one of that experiment, whose files are
-        the only ones that are then read.
+        If there is no such experiment or profile, the folder is blank, or a file is damaged: with a name one of that
+        experiment, whose files are the only ones that are then read.
     """
     found = [read(path) for path in _paths(name, profile, folder)]
     return sorted((r for r in found if name in (None, r["name"]) and profile in (None, r["profile"])), key=_age)
@@ -131,7 +131,7 @@ def _paths(name: str | None, profile: str | None, folder: str | os.PathLike | No
         find(name)
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"profile = {profile!r} is not one of {', '.join(PROFILES)}")
-    folder = default_folder() if folder is None else Path(folder).expanduser()
+    folder = folder_or_default(folder)
     paths = sorted(folder.glob("run-*.json"))
     if name is None:
         return paths

@@ -15,7 +15,8 @@ from torch import nn
 from ..equilibrium import Equilibrium
 from ..networks import count_parameters
 from ..training import CheckpointError, fit
-from ._files import default_folder, provenance, save
+from ..training._checks import check_device as usable_device
+from ._files import check_folder, folder_or_default, provenance, save
 from ._recipes import Experiment, Recipe
 from ._registry import find
 from ._results import FORMAT, read, results, score
@@ -67,7 +68,7 @@ def run(
     Raises
     ------
     ValueError
-        If the name, the profile, the device or a seed makes no sense, or files of data or of results are damaged.
+        If the name, the profile, the device, a folder or a seed makes no sense, or files of data or of results are damaged.
     Busy
         If another process is at the same run.
     CheckpointError
@@ -75,7 +76,8 @@ def run(
     DataUnavailableError, ConvergenceError, FloatingPointError
         From loading the data and from training.
     """
-    experiment, folder = find(name), default_folder() if out is None else Path(out).expanduser()
+    experiment, folder = find(name), folder_or_default(out, "out")
+    data_root = None if data_root is None else check_folder(data_root, "data_root")
     recipe, seeds = experiment.recipe(profile), check_seeds(seeds)
     device, images, found = check_device(device), None, []
     for seed in seeds:
@@ -135,14 +137,7 @@ def check_device(device: torch.device | str | None) -> torch.device:
     """
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        x = torch.ones(2, 2, device=device, requires_grad=True)
-        (x @ x).sum().backward()
-        float(x.grad.sum())  # meta has shapes but no numbers
-    except (RuntimeError, AssertionError, ImportError) as error:  # the last two: a PyTorch without that device
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"device = {str(device)!r} cannot be used here ({reason}); use cpu, or cuda with a GPU") from error
-    return torch.device(device)
+    return usable_device(device)
 
 
 def _model(experiment: Experiment, profile: str, seed: int) -> nn.Module:

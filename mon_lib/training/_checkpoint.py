@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import types
@@ -17,7 +18,9 @@ from ..data import Images
 
 __all__ = ["CheckpointError", "describe", "read", "write"]
 
-_FORMAT = "mon_lib training checkpoint 1"
+# A file is this line, the SHA-256 of the rest, and the rest: what torch.save wrote.
+_FORMAT = b"mon_lib training checkpoint 2\n"
+_START = len(_FORMAT) + hashlib.sha256().digest_size
 
 
 class CheckpointError(RuntimeError):
@@ -71,10 +74,12 @@ def _fingerprint(images: Images) -> str:
 
 def write(path: Path, run: dict[str, str], state: dict) -> None:
     """Replace `path` in one step: a reader sees the old checkpoint or the new one, whenever the power fails."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial, buffer = path.with_name(f"{path.name}.{os.getpid()}.partial"), io.BytesIO()
+    torch.save({"run": run, **state}, buffer)
     try:
         with open(partial, "wb") as file:
-            torch.save({"format": _FORMAT, "run": run, **state}, file)
+            file.write(_FORMAT + hashlib.sha256(buffer.getbuffer()).digest())
+            file.write(buffer.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -94,14 +99,27 @@ def read(path: Path, run: dict[str, str]) -> dict:
     Raises
     ------
     CheckpointError
-        If the file is not a checkpoint, is damaged, or belongs to a run other than `run`.
+        If the file is not a checkpoint, is damaged in as little as one bit, or belongs to a run other than `run`. Also if it
+        was written before checkpoints had a digest: what is damaged in it cannot be told.
     """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); give another path") from error
+    if not content.startswith(_FORMAT):
+        raise CheckpointError(
+            f"{path} is not a checkpoint of this version of mon_lib.training.fit, which begins with {_FORMAT.decode().strip()!r}; "
+            "give another path, or move it away to start afresh"
+        )
+    payload = memoryview(content)[_START:]
+    if hashlib.sha256(payload).digest() != content[len(_FORMAT) : _START]:
+        raise CheckpointError(f"{path} is not a whole checkpoint: its digest is that of other bytes; move it away to start afresh")
+    try:  # a digest shows damage, not who wrote the file: no code of it may run
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except Exception as error:  # bytes that are no checkpoint raise nearly anything: IndexError, AssertionError, struct.error
         kind = type(error).__name__  # torch's own text advises weights_only=False
-        raise CheckpointError(f"{path} is not a whole checkpoint ({kind}); move it away to start afresh") from error
-    if not isinstance(state, dict) or state.get("format") != _FORMAT or not isinstance(state.get("run"), dict):
+        raise CheckpointError(f"{path} is not a checkpoint that can be loaded ({kind}); move it away to start afresh") from error
+    if not isinstance(state, dict) or not isinstance(state.get("run"), dict):
         raise CheckpointError(f"{path} is not a checkpoint of mon_lib.training.fit; give another path")
     saved = state["run"]
     changed = sorted(name for name in saved.keys() | run.keys() if saved.get(name) != run.get(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from ..data import Images
 from ._checkpoint import CheckpointError, describe, read, write
+from ._checks import check_device, check_number, check_place
 from ._history import Epoch, History
 from ._objectives import Classification, Objective
 from ._run import Run
@@ -60,9 +61,9 @@ def fit(
     schedule : Schedule, optional
         :class:`StepDecay` or :class:`OneCycle`; default constant.
     device : optional
-        Where to train; default where the model is.
+        Where to train, such as "cpu" or "cuda"; default where the model is.
     checkpoint : path, optional
-        Written after every epoch, atomically. If it exists the run continues from it: with the same model, data and
+        A file, written after every epoch, atomically. If it exists the run continues from it: with the same model, data and
         settings the result on a CPU equals that of a run that was never interrupted, bit for bit.
     resume : bool
         If False an existing `checkpoint` is an error.
@@ -82,12 +83,15 @@ def fit(
         If an equilibrium layer misses its tolerance, forward or backward; the usual cause is a learning rate so high
         that the weights have run away. Lower it, or allow the solver more steps.
     CheckpointError
-        If `checkpoint` is damaged or belongs to another run.
+        If `checkpoint` is damaged, belongs to another run, or is of a version whose checkpoints had no digest.
     ValueError, TypeError
-        If an argument makes no sense. ValueError also from the solver of an equilibrium layer, if its weights, its input
-        or the gradient that reaches it have become NaN or infinite.
+        If an argument makes no sense, before the model is touched. ValueError also if the model does not return what the
+        objective takes, and from the solver of an equilibrium layer, if its weights, its input or the gradient that reaches
+        it have become NaN or infinite.
     """
-    _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed, objective)
+    _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed, objective, checkpoint)
+    check_place(model)
+    device = None if device is None else check_device(device)
     epochs, batch_size, seed, learning_rate = int(epochs), int(batch_size), int(seed), float(learning_rate)
     if device is not None:
         model.to(device)
@@ -126,7 +130,7 @@ def fit(
     return run.history
 
 
-def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed, objective) -> None:
+def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed, objective, checkpoint) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; pass a torch.nn.Module")
     if not any(p.requires_grad for p in model.parameters()):
@@ -141,8 +145,7 @@ def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed
             raise ValueError(f"{name} = {value!r} must be an integer, at least {least}")
     if seed >= 2**63:
         raise ValueError(f"seed = {seed} is too large; it must be below 2**63")
-    if isinstance(learning_rate, bool) or not isinstance(learning_rate, Real):
-        raise TypeError(f"learning_rate is a {type(learning_rate).__name__}; it must be a number, for instance 1e-3")
+    check_number("learning_rate", learning_rate, "1e-3")
     if not (learning_rate > 0.0 and math.isfinite(learning_rate)):
         raise ValueError(f"learning_rate = {learning_rate} must be positive and finite, for instance 1e-3")
     if isinstance(schedule, type) and issubclass(schedule, Schedule):
@@ -152,3 +155,5 @@ def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed
     if objective is not None and not isinstance(objective, Objective):
         shown = objective.__name__ if isinstance(objective, type) else type(objective).__name__
         raise TypeError(f"objective is {shown}; pass an object such as Classification() or Density()")
+    if checkpoint is not None and (not str(checkpoint).strip() or Path(checkpoint).is_dir()):
+        raise ValueError(f"checkpoint = {str(checkpoint)!r} names no file; pass the path of one, for instance 'run.pt'")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ..data import Images, batches
+from ._checks import check_whole
 
 __all__ = ["Classification", "Density", "Objective", "evaluate"]
 
@@ -28,7 +29,7 @@ class Objective(ABC):
         Raises
         ------
         ValueError
-            If there are no images.
+            If there are no images, or the model does not return what the objective takes.
         """
 
 
@@ -37,18 +38,27 @@ class Classification(Objective):
     """Cross-entropy of the logits that the model returns, and how often the largest is right."""
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, classes: int) -> Tensor:
-        logits, expected = model(x), (len(y), classes)
-        if logits.shape != expected:
-            raise ValueError(f"the model returned logits of shape {tuple(logits.shape)}, expected {expected}")
-        return cross_entropy(logits, y)
+        return cross_entropy(self._logits(model, x, classes), y)
 
     def measure(self, model: nn.Module, images: Images, batch_size: int = 512) -> tuple[float, float]:
         loss, correct = 0.0, 0
         for x, y in _evaluation(model, images, batch_size):
-            logits = model(x)
+            logits = self._logits(model, x, len(images.classes))
             loss += float(cross_entropy(logits, y, reduction="sum"))
             correct += int((logits.argmax(1) == y).sum())
         return loss / len(images), correct / len(images)
+
+    @staticmethod
+    def _logits(model: nn.Module, x: Tensor, classes: int) -> Tensor:
+        logits, expected = model(x), (len(x), classes)
+        if _shape(logits) == (len(x),):
+            raise ValueError(
+                f"the model returned shape {(len(x),)}, one number for each image, expected logits {expected}; a density such as "
+                "Glow is trained with objective=training.Density(), measured by training.Density().measure(model, images)"
+            )
+        if _shape(logits) != expected:
+            raise ValueError(f"the model returned logits of shape {_shape(logits)}, expected {expected}, one for each class")
+        return logits
 
 
 @dataclass(frozen=True)
@@ -60,22 +70,47 @@ class Density(Objective):
     Parameters
     ----------
     seed : int
+        From 0 to 2**63 - 1.
+
+    Raises
+    ------
+    TypeError
+        If the seed is no integer.
+    ValueError
+        If it is out of range.
     """
 
     seed: int = 0
 
+    def __post_init__(self):
+        check_whole("seed", self.seed, "0")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed = {self.seed} must be from 0 to 2**63 - 1")
+        object.__setattr__(self, "seed", int(self.seed))  # of NumPy's it would have another repr, which results record
+
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, classes: int) -> Tensor:
-        values = model(x)
-        if values.shape != (len(x),):
-            raise ValueError(f"the model returned shape {tuple(values.shape)}, expected one number for each image, {(len(x),)}")
-        return values.mean()
+        return self._values(model, x).mean()
 
     def measure(self, model: nn.Module, images: Images, batch_size: int = 512) -> tuple[float, None]:
         device = next(model.parameters(), images.images).device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(self.seed)
-            total = sum(float(model(x).sum()) for x, _ in _evaluation(model, images, batch_size))
+            total = sum(float(self._values(model, x).sum()) for x, _ in _evaluation(model, images, batch_size))
         return total / len(images), None
+
+    @staticmethod
+    def _values(model: nn.Module, x: Tensor) -> Tensor:
+        values = model(x)
+        if _shape(values) != (len(x),):
+            raise ValueError(
+                f"the model returned shape {_shape(values)}, expected one number for each image, {(len(x),)}; a classifier is "
+                "trained with objective=training.Classification(), the default, measured by training.evaluate(model, images)"
+            )
+        return values
+
+
+def _shape(returned) -> tuple[int, ...] | str:
+    return tuple(returned.shape) if isinstance(returned, Tensor) else f"of no tensor but a {type(returned).__name__}"
 
 
 def _evaluation(model: nn.Module, images: Images, batch_size: int):
@@ -95,11 +130,12 @@ def _evaluation(model: nn.Module, images: Images, batch_size: int):
 def evaluate(model: nn.Module, images: Images, batch_size: int = 512) -> tuple[float, float]:
     """Mean cross-entropy and accuracy in [0, 1] of a classifier; leaves it in the mode it was in.
 
-    On the model's device, or on that of the images where the model has no parameters.
+    On the model's device, or on that of the images where the model has no parameters. A density is measured by
+    :meth:`Density.measure`.
 
     Raises
     ------
     ValueError
-        If there are no images.
+        If there are no images, or the model does not return logits ``(batch, classes)``.
     """
     return Classification().measure(model, images, batch_size)

@@ -13,7 +13,6 @@ from ..equilibrium import Equilibrium
 from ..operators._fourier import choices, choose_again
 from ..stepsize import Fixed, Halving
 from ._history import History
-from ._objectives import Classification
 
 __all__ = ["Run"]
 
@@ -34,9 +33,7 @@ class Run:
 
     def settings(self) -> dict:
         """What must agree between the parts of a run, beside the model and the data."""
-        names = ["batch_size", "learning_rate", "schedule", "seed"]
-        if self.objective != Classification():  # which older checkpoints do not name
-            names.append("objective")
+        names = ("batch_size", "learning_rate", "schedule", "seed", "objective")
         return {name: getattr(self, name) for name in names}
 
     def train_epoch(self) -> dict:
@@ -115,7 +112,7 @@ class Run:
         """The inverse of `state`."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
-        choose_again(state.get("transforms", []))
+        choose_again(state["transforms"])
         random = state["random"]
         torch.set_rng_state(random["torch"])
         self.order.set_state(random["order"])

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ._checks import check_number, check_whole
+
 __all__ = ["Constant", "OneCycle", "Schedule", "StepDecay"]
 
 
@@ -45,6 +47,8 @@ class StepDecay(Schedule):
 
     Raises
     ------
+    TypeError
+        If `every` is no integer or `factor` no number.
     ValueError
         If every < 1 or factor <= 0.
     """
@@ -53,6 +57,8 @@ class StepDecay(Schedule):
     factor: float = 10.0
 
     def __post_init__(self):
+        check_whole("every", self.every, "10")
+        check_number("factor", self.factor, "10")
         if self.every < 1:
             raise ValueError(f"every = {self.every} epochs must be at least 1")
         if not (self.factor > 0.0 and math.isfinite(self.factor)):
@@ -80,8 +86,10 @@ class OneCycle(Schedule):
 
     Raises
     ------
+    TypeError
+        If `peak` or a length is no number.
     ValueError
-        If a length or a momentum makes no sense.
+        If the peak, a length or a momentum makes no sense.
     """
 
     peak: float
@@ -91,6 +99,8 @@ class OneCycle(Schedule):
     momentum: tuple[float, float] = (0.95, 0.85)
 
     def __post_init__(self):
+        for name, example in (("peak", "0.01"), ("up", "30"), ("down", "30"), ("hold", "5")):
+            check_number(name, getattr(self, name), example)
         if not (self.peak > 0.0 and math.isfinite(self.peak)):
             raise ValueError(f"peak = {self.peak} is not a learning rate; it must be positive and finite")
         if min(self.up, self.down) <= 0 or self.hold < 0:

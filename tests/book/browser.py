@@ -62,6 +62,17 @@ TOO_WIDE = """() => {
   return ["the page scrolls sideways", ...wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 160))];
 }"""
 
+# Text that lies beyond the right edge, where nothing scrolls to it: a hidden overflow cuts it off without a trace.
+CUT_OFF = """() => {
+  const width = document.documentElement.clientWidth;
+  const reached = (e) => { for (let p = e.parentElement; p && p !== document.body; p = p.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(p).overflowX)) return p.closest(".bd-article") !== null; return false; };
+  const shown = (e) => e.getClientRects().length && !["math", "svg"].includes(e.tagName.toLowerCase());
+  return [...document.querySelectorAll(".bd-article :is(mjx-container, code, pre, a, table, img)")]
+    .filter((e) => shown(e) && e.getBoundingClientRect().right > width + 1 && !reached(e))
+    .slice(0, 5).map((e) => "cut off at the edge: " + e.outerHTML.slice(0, 160));
+}"""
+
 POOR_ALT = """() => [...document.querySelectorAll(".bd-article img")]
   .filter((e) => (e.getAttribute("alt") ?? "").trim().length < 15 || e.alt.includes("_images/"))
   .map((e) => e.getAttribute("src") + " has alt text " + JSON.stringify(e.getAttribute("alt")))"""

@@ -1,0 +1,50 @@
+"""What is refused before anything is moved or trained."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import torch
+from torch import nn
+
+__all__ = ["check_device", "check_number", "check_place", "check_whole"]
+
+
+def check_number(name: str, value: float, example: str) -> None:
+    """Raises TypeError if the value is no real number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}; it must be a number, for instance {example}")
+
+
+def check_whole(name: str, value: int, example: str) -> None:
+    """Raises TypeError if the value is no integer."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}; it must be an integer, for instance {example}")
+
+
+def check_device(device: torch.device | str | int) -> torch.device:
+    """The device, after a gradient was computed on it.
+
+    Raises
+    ------
+    ValueError
+        If PyTorch has no such device here, or can compute no gradient on it.
+    """
+    reason = "PyTorch knows no such device"
+    try:
+        place = torch.device(device)  # its own text lists twenty devices, meta among them
+        reason = None
+        x = torch.ones(2, 2, device=place, requires_grad=True)
+        (x @ x).sum().backward()
+        float(x.grad.sum())  # meta has shapes but no numbers
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:  # the middle two: a PyTorch without that device
+        reason = reason or str(error).partition("\n")[0]
+        raise ValueError(f"device = {str(device)!r} cannot be used here ({reason}); use cpu, or cuda with a GPU") from error
+    return place
+
+
+def check_place(model: nn.Module) -> None:
+    """Raises ValueError if a tensor of the model is on meta, which has shapes but no numbers."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise ValueError(f"{name} of the model is on the device meta and has no numbers; build the model on cpu or cuda")
