@@ -201,6 +201,8 @@ class Glow(nn.Module):
     def reconstruct(self, x: Tensor) -> Tensor:
         """Pixels to latent vector and back to pixels: the same image where the inverse is one.
 
+        Most exact in evaluation mode, in which the mixings compute in float64 both ways.
+
         Raises
         ------
         ValueError

@@ -131,6 +131,9 @@ def test_training_learns_something_about_photographs_and_actnorm_is_set_by_it():
     assert after < first - 0.5  # and eight bits are what a uniform guess costs
     assert after < 8
     assert torch.equal((model.reconstruct(test) * 255).round(), (test * 255).round())
+    with torch.no_grad():
+        y = model.dequantisation.centre(test)
+        assert 256 * (model.flow.inverse(model.flow(y)) - y).abs().max() < 1e-3  # levels
 
 
 def test_saving_copying_and_a_sample_alone():

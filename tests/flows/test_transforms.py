@@ -318,6 +318,68 @@ def test_auxiliary_mixing_starts_orthogonal_and_refuses_an_inverse_that_it_does_
     assert abs(float(torch.linalg.slogdet(J).logabsdet - ladj[0].detach())) < 1e-10
 
 
+MIXINGS = [
+    partial(T.FreeMixing, 6),
+    partial(T.HouseholderMixing, 6),
+    *(partial(T.InvertibleMixing, 6, k) for k in (1.5, 1.9, 1.99)),
+]
+
+
+@pytest.mark.parametrize("make", MIXINGS)
+def test_mixings_round_no_more_than_their_results_in_evaluation_mode_and_on_the_way_back(make):
+    """Those of a float32 mixing are those of its copy in float64, to one rounding."""
+    single = build(make).float()
+    with torch.no_grad():
+        for parameter in trained(single).values():
+            parameter.mul_(3.0)  # reflections that use their bound
+    wide, x = copy.deepcopy(single).double(), images(200, shape=(6, 4, 4)).float()
+    x[0] = 0.0
+    x[1] *= 1e-25
+    x[2] *= 1e18
+    eps = torch.finfo(torch.float32).eps
+    for method, training in (("forward", False), ("inverse", False), ("inverse", True)):
+        found = getattr(single.train(training), method)(x)
+        exact = getattr(wide.train(training), method)(x.double())
+        assert found.dtype == torch.float32 and not found[0].any()
+        assert ((found - exact).abs() <= 0.51 * eps * exact.abs() + 1e-8 * exact.norm(dim=1, keepdim=True)).all()
+    assert single.inverse(x[:0]).shape == (0, 6, 4, 4)
+
+
+@pytest.mark.parametrize("make", MIXINGS)
+def test_derivatives_of_the_way_back_in_float32_are_those_of_float64(make):
+    single = build(make).float()
+    wide, y = copy.deepcopy(single).double(), images(20, shape=(6, 4, 4)).float()
+    found, exact = (
+        torch.autograd.grad(mixing.inverse(target).pow(3).sum(), [target, *trained(mixing).values()])
+        for mixing, target in ((single, y.requires_grad_()), (wide, y.detach().double().requires_grad_()))
+    )
+    for a, b in zip(found, exact, strict=True):
+        assert a.dtype == torch.float32 and (a - b).norm() <= 1e-5 * b.norm()
+
+
+def test_a_mixing_takes_images_in_the_dtype_of_its_parameters():
+    for make in MIXINGS:
+        for method in ("forward", "inverse"):
+            with pytest.raises(TypeError, match=r"torch\.float64, the parameters are torch\.float32"):
+                getattr(make().eval(), method)(images(shape=(6, 4, 4)))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        T.InvertibleMixing(6).inverse(torch.full((1, 6, 2, 2), torch.inf))
+
+
+@pytest.mark.parametrize("make", [lambda: T.ActNorm(64), lambda: T.AffineCoupling(128, 4)], ids=["actnorm", "coupling"])
+def test_a_scale_is_undone_without_a_rounding_of_its_own(make):
+    """Otherwise it would stretch every pixel by the same rounding error: powers of two come back as they were."""
+    torch.manual_seed(0)
+    scale = make().eval()
+    with torch.no_grad():
+        if isinstance(scale, T.ActNorm):
+            scale.log_scale.normal_()
+        else:
+            scale.network[-1].bias[:64].normal_()  # the logits; the shifts stay zero
+    x = torch.full((2, scale.channels, 2, 2), 0.25)
+    assert torch.equal(scale.inverse(scale(x)), x)
+
+
 def test_the_rotation_stays_fixed_when_a_model_is_frozen_and_freed():
     mixing = T.InvertibleMixing(6)
     trained = {name for name, _ in mixing.named_parameters()}

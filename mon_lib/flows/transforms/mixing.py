@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from ...reflections import AuxiliaryReflection, HouseholderProduct, InvertibleReflection, Newton, PreparedInvertible
-from ...reflections._checks import check_size, in_working_dtype
+from ...reflections._checks import check_finite, check_size, in_working_dtype
 from ...reflections.products import _unit
 from ._base import Transform, check_images
+from ._refined import RefinedInverse
 
 __all__ = ["AuxiliaryMixing", "FreeMixing", "HouseholderMixing", "InvertibleMixing", "random_orthogonal"]
 
@@ -191,7 +192,11 @@ class InvertibleMixing(Transform):
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
-        return self._prepared(True).inverse(_widened("y", y, self.reflection.weight, True)).to(y.dtype)
+        weight, prepared = self.reflection.weight, self._prepared(True)
+        wide = _widened("y", y, weight, True)
+        if y.dtype == torch.float64:
+            return prepared.inverse(wide)
+        return RefinedInverse.apply(check_finite("y", wide), weight.double(), prepared.basis, prepared.dim)[0].to(y.dtype)
 
 
 class AuxiliaryMixing(Transform):
