@@ -12,15 +12,17 @@ These derivatives are not differentiated again: whoever asks for second ones is 
 
 from __future__ import annotations
 
+import inspect
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .._once import once
+from ._layout import blocks, columns, placed, restored, uncolumns
 from .secular import secular_preimage
 
-__all__ = ["Basis", "ForwardLogDet", "Inverse", "Spectrum", "rotate"]
+__all__ = ["Basis", "ForwardLogDet", "Inverse", "Spectrum"]
 
 
 class Basis(NamedTuple):
@@ -56,37 +58,9 @@ class Basis(NamedTuple):
         of a spectral function (Daleckii and Krein): in the eigenbasis, dW_ij is dB_ij times the divided difference of h. With
         b = tan(theta) that is cos(theta_i) cos(theta_j) cos((theta_i + theta_j)/2) / cos((theta_i - theta_j)/2): no differences.
         """
-        a, b = self.theta[:, None], self.theta[None, :]
-        slope = 0.25 * (self.kappa - 1.0) * a.cos() * b.cos() * ((a + b) / 2).cos() / ((a - b) / 2).cos()
+        cos, half = self.theta.cos(), self.theta / 2
+        slope = (half[:, None] + half).cos_() / (half[:, None] - half).cos_() * cos * (0.25 * (self.kappa - 1.0) * cos)[:, None]
         return self.Q @ (slope.to(G.dtype) * (G + G.mT)) @ self.Q.mT
-
-
-def rotate(x: Tensor, M: Tensor, dim: int) -> Tensor:
-    """M'x for vectors along axis ``dim``, without a copy of x where the axis is the first or the last in memory."""
-    dim %= x.ndim
-    last = x.movedim(dim, -1)
-    if dim == x.ndim - 1 or last.is_contiguous():
-        return (last @ M).movedim(-1, dim)
-    return (M.mT @ x.flatten(dim + 1)).view(x.shape)
-
-
-def _columns(x: Tensor, M: Tensor, dim: int) -> Tensor:
-    """M'x as the columns of a matrix ``(d, N)``, for vectors along axis ``dim``."""
-    dim, d = dim % x.ndim, len(M)
-    last = x.movedim(dim, -1)
-    if dim == x.ndim - 1 or last.is_contiguous():
-        return M.mT @ last.reshape(-1, d).mT
-    return M.mT @ x.movedim(dim, 0).reshape(d, -1)
-
-
-def _uncolumns(X: Tensor, M: Tensor, like: Tensor, dim: int) -> Tensor:
-    """M'X in the shape and the layout that ``_columns(like, ...)`` came from."""
-    dim %= like.ndim
-    last = like.movedim(dim, -1)
-    if dim == like.ndim - 1 or last.is_contiguous():
-        return (X.mT @ M).reshape(last.shape).movedim(-1, dim)
-    others = [s for axis, s in enumerate(like.shape) if axis != dim]
-    return (M.mT @ X).reshape(-1, *others).movedim(0, dim).contiguous()
 
 
 _REFUSAL = (
@@ -122,39 +96,35 @@ class Spectrum(torch.autograd.Function):
         return *_once((for_weight,), G, weight), None, None
 
 
-class _Sums(NamedTuple):
-    """What the derivatives at N points have in common: rows ``(N,)``, and g ``(d, N)``, at x / scale."""
-
-    g: Tensor
-    r: Tensor
-    S0: Tensor  # x'Wx
-    S1: Tensor  # -x'A^-1 Wx
-    D: Tensor  # ||Wx||^2
-    scale: Tensor  # the largest |x_i|; 1 where x = 0
-    zero: Tensor
+def _weights(basis: Basis) -> tuple[Tensor, Tensor, Tensor]:
+    """mu and delta, ``(d, 1)``, and the rows whose products with squares of coordinates are D and rD, ``(2, d)``."""
+    mu = 1 + basis.delta
+    return mu[:, None], basis.delta[:, None], 0.5 * mu * torch.stack([mu, 1 - basis.delta])
 
 
-def _sums(X: Tensor, basis: Basis, r: Tensor | None = None) -> _Sums:
-    """The sums at the columns of X; a column of zeros counts as the first eigenvector, with the r that makes -g = 1 - lambda."""
-    delta, mu = basis.delta, 1 + basis.delta
-    square = X.abs()
-    scale = square.amax(0)
-    zero = scale == 0
-    scale = scale.masked_fill(zero, 1)
-    square = square.div_(scale)
-    square = square.mul_(square)
+def _sums(X: Tensor, basis: Basis, weights: tuple[Tensor, ...], r: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Rows size, D, rD, r, S1 at the columns of X / size, and g ``(d, N)``.
+
+    size is the largest |x_i|, 2D = ||Wx||^2, S1 = -x'A^-1 Wx, and S0 = x'Wx is D + rD. A column of zeros counts as the first
+    eigenvector, with the r that makes -g = 1 - lambda.
+    """
+    (mu, delta, rows), square = weights, X.abs()
+    size = square.amax(0)
+    zero = size == 0
+    square.div_(size.masked_fill(zero, 1))
+    square.mul_(square)
     square[0].add_(zero)
-    S0, D, rD = (torch.stack([mu, mu * mu, mu * (1 - delta)]) @ square).unbind()
+    D, rD = (rows @ square).unbind()
     if r is None:
-        r = (rD / D).masked_fill(zero, max(basis.smallest - 1.0, torch.finfo(X.dtype).eps))
-    g = (mu[:, None] * r).add_(delta[:, None])
-    return _Sums(g, r, S0, mu @ square.div_(g), D, scale, zero)
+        r = (rD / D).masked_fill_(zero, max(basis.smallest - 1.0, torch.finfo(X.dtype).eps))
+    g = (mu * r).add_(delta)
+    return size, D, rD, r, (mu.mT @ square.div_(g))[0], g
 
 
 def _sum_of_logs(g: Tensor) -> Tensor:
     """The sum of log g over the rows ``(N,)``, from logarithms of products of four: no g is below eps/2."""
     k = len(g) // 4
-    total = g[: 4 * k].view(4, k, -1).prod(0).log_().sum(0) if k else 0.0
+    total = g[: 4 * k].view(4, k, g.shape[1]).prod(0).log_().sum(0) if k else 0.0
     return total if 4 * k == len(g) else g[4 * k :].log().sum(0) + total
 
 
@@ -162,52 +132,75 @@ class ForwardLogDet(torch.autograd.Function):
     """f(x) = -g x and log|det J(x)| = sum log g_i + log(S1/S0), the simplified REF Lemma 1 (ledger NEW-LADJ); 0 at x = 0.
 
     At x = 0, where f has no Jacobian, it is taken as I - W, as in `householder`.
+
+    Both passes go block by block, and the backward pass computes the coordinates anew: fresh memory costs more than a product.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, basis: Basis, dim: int) -> tuple[Tensor, ...]:
-        X = _columns(x, basis.inner, dim)
-        g, *rows, zero = _sums(X, basis)
-        ladj = (_sum_of_logs(g) + (rows[2] / rows[1]).log()).masked_fill(zero, 0)
-        y = _uncolumns(g.mul_(X), -basis.Q.mT, x, dim)
-        return y, ladj.reshape([s for axis, s in enumerate(x.shape) if axis != dim % x.ndim]), X, *rows, zero
+    def forward(x: Tensor, weight: Tensor, basis: Basis, dim: int) -> tuple[Tensor, Tensor]:
+        points, weights, back, y, kept = x.movedim(dim, 0), _weights(basis), -basis.Q.mT, None, None
+        for at, block in blocks(points):
+            X = columns(block, basis.inner)
+            *sums, g = _sums(X, basis, weights)
+            kept = placed(kept, torch.stack([_sum_of_logs(g), *sums]).view(6, *block.shape[1:]), at, points[:1])
+            y = placed(y, uncolumns(g.mul_(X), back, block), at, points)
+        logs, size, D, rD, _, S1 = kept
+        ladj = (logs + (S1 / (D + rD)).log_()).masked_fill_(size == 0, 0)
+        return restored(y, x, dim), ladj, kept
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
         ctx.basis, ctx.dim = inputs[2:]
-        ctx.save_for_backward(*inputs[:2], *output[2:])
-        ctx.mark_non_differentiable(*output[2:])
+        ctx.save_for_backward(*inputs[:2], output[2])
+        ctx.mark_non_differentiable(output[2])
 
     @staticmethod
-    def backward(ctx, grad: Tensor, grad_ladj: Tensor, *_):
-        x, weight, *saved = ctx.saved_tensors
+    def backward(ctx, grad: Tensor, grad_ladj: Tensor, _):
+        x, weight, kept = ctx.saved_tensors
         with torch.no_grad():
-            gradients = ForwardLogDet._gradients(ctx, grad, grad_ladj, weight.dtype, *saved)
+            gradients = ForwardLogDet._gradients(ctx, grad, grad_ladj, x, kept, weight.dtype)
         return *_once(gradients, grad, grad_ladj, x, weight), None, None
 
     @staticmethod
-    def _gradients(ctx, grad: Tensor, weight: Tensor, dtype: torch.dtype, X, r, S0, S1, D, scale, zero) -> tuple:
-        """In x and in the parameter, for the gradient in y and the weight of the logarithm."""
-        basis, mu = ctx.basis, 1 + ctx.basis.delta
-        g = (mu[:, None] * r).add_(basis.delta[:, None])
-        over, x, H = g.reciprocal(), X / scale, _columns(grad, basis.Q, ctx.dim)
-        weight, t = weight.reshape(-1).masked_fill(zero, 0), x * over
-        a, b = weight / S0, weight / S1
+    def _gradients(ctx, grad: Tensor, grad_ladj: Tensor, x: Tensor, kept: Tensor, dtype: torch.dtype) -> tuple:
+        """In x and in the parameter, for the gradients in y and in the logarithm."""
+        basis, dim, for_x, for_W = ctx.basis, ctx.dim, None, None
+        points = x.movedim(dim, 0)
+        for at, block, H, weight, sums in blocks(points, grad.movedim(dim, 0), grad_ladj[None], kept):
+            X, H = columns(block, basis.inner), columns(H, basis.Q)
+            inner, G = ForwardLogDet._parts(ctx, X, H, weight.reshape(-1), sums.reshape(6, -1))
+            if ctx.needs_input_grad[0]:
+                for_x = placed(for_x, uncolumns(inner, basis.inner.mT, block), at, points)
+            if ctx.needs_input_grad[1]:
+                for_W = G if for_W is None else for_W + G
+        return (
+            restored(for_x, x, dim) if ctx.needs_input_grad[0] else None,
+            basis.pulled_back(for_W / basis.smallest).to(dtype) if ctx.needs_input_grad[1] else None,
+        )
+
+    @staticmethod
+    def _parts(ctx, X: Tensor, H: Tensor, weight: Tensor, sums: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients in the coordinates X, ``(d, N)``, and in W, from these points."""
+        _, size, D, rD, r, S1 = sums.unbind()
+        zero, delta = size == 0, ctx.basis.delta[:, None]
+        mu = 1 + delta
+        row = mu.mT
+        scale, weight = size.masked_fill(zero, 1), weight.masked_fill(zero, 0)
+        g, x, S0 = (mu * r).add_(delta), X / scale, D + rD
+        over, a, b = g.reciprocal(), weight / S0, weight / S1
+        t = x * over
         # The derivative in r of both outputs, and dr = 2/D times ((1 - g) mu x dx  -  g x dW x).
-        slope = ((mu @ over) * weight - (mu * mu) @ (t * t) * b - mu @ (H * x) * scale) * (2 / D)
-        left = (g * slope).add_(a).mul_(x)
-        for_x = for_weight = None
-        if ctx.needs_input_grad[1]:
-            G = (t * -b) @ t.mT - (left + H * ((1 + r) * scale)) @ x.mT
-            G.diagonal().add_(over @ (weight * (1 + r)))
-            for_weight = basis.pulled_back(G / basis.smallest).to(dtype)
+        slope = ((row @ over) * weight - row.square() @ (t * t) * b - row @ (H * x) * scale) / D
+        left = (g * slope).add_(a)
+        inner = G = None
         if ctx.needs_input_grad[0]:
-            inner = (x * (slope - a)).sub_(left).add_(t * (2 * b))
-            inner = inner.mul_(mu[:, None]).div_(scale).sub_(g * H)
-            for_x = _uncolumns(inner, basis.inner.mT, grad, ctx.dim)
-        return for_x, for_weight
+            inner = (slope - a - left).add_(over * (2 * b)).mul_(x).mul_(mu).div_(scale).sub_(g * H)
+        if ctx.needs_input_grad[1]:
+            G = (t * -b) @ t.mT - left.mul_(x).add_(H * ((1 + r) * scale)) @ x.mT
+            G.diagonal().add_(over @ (weight * (1 + r)))
+        return inner, G
 
 
 class Inverse(torch.autograd.Function):
@@ -215,8 +208,9 @@ class Inverse(torch.autograd.Function):
 
     @staticmethod
     def forward(y: Tensor, weight: Tensor, basis: Basis, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-        X, r, _ = secular_preimage(basis.delta, _columns(y, basis.Q, dim), 0)
-        return _uncolumns(X, basis.inner.mT, y, dim), X, r[0]
+        targets = y.movedim(dim, 0)
+        X, r, _ = secular_preimage(basis.delta, columns(targets, basis.Q), 0)
+        return restored(uncolumns(X, basis.inner.mT, targets), y, dim), X, r[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -235,14 +229,22 @@ class Inverse(torch.autograd.Function):
     def _gradients(ctx, grad: Tensor, dtype: torch.dtype, X: Tensor, r: Tensor) -> tuple:
         """In y and in the parameter, for the gradient in x."""
         basis, mu = ctx.basis, (1 + ctx.basis.delta)[:, None]
-        g, r, _, S1, D, scale, zero = _sums(X, basis, r)
-        x, H = X / scale, _columns(grad, basis.inner, ctx.dim)
+        size, D, _, _, S1, g = _sums(X, basis, _weights(basis), r)
+        zero = size == 0
+        scale = size.masked_fill(zero, 1)
+        vectors = grad.movedim(ctx.dim, 0)
+        x, H = X / scale, columns(vectors, basis.inner)
         # J' = A - 2 b u' with u = Wx, b = (u - cWu)/||u||^2; Sherman-Morrison, with 1 - 2u'A^-1 b = S1/S0 (det J/det A).
         along_x = (mu * x * H / g).sum(0) / S1
         w = ((1 + r) * along_x * mu * x * (1 - g) - H) / g
         for_weight = None
         if ctx.needs_input_grad[1]:
-            turned = (1 + r) * w - 2 * (mu * x * w).sum(0) / D * g * x
+            turned = (1 + r) * w - (mu * x * w).sum(0) / D * g * x
             G = turned.masked_fill(zero, 0) @ (x * scale).mT
             for_weight = basis.pulled_back(G / basis.smallest).to(dtype)
-        return _uncolumns(w, basis.Q.mT, grad, ctx.dim), for_weight
+        return restored(uncolumns(w, basis.Q.mT, vectors), grad, ctx.dim), for_weight
+
+
+# Torch binds the arguments of every call to the signature of `forward`; working it out anew costs more than a pass over x.
+for _function in (Spectrum, ForwardLogDet, Inverse):
+    _function.forward.__signature__ = inspect.signature(_function.forward)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.func import functional_call, jacrev, vmap
 
-from mon_lib.reflections import InvertibleReflection, householder
+from mon_lib.reflections import InvertibleReflection, _layout, householder
 
 F64 = torch.float64
 METHODS = ("forward", "forward_and_ladj", "inverse", "inverse_and_ladj")
@@ -451,3 +451,37 @@ def test_what_from_matrix_refuses():
     ):
         with pytest.raises(ValueError, match=match):
             InvertibleReflection.from_matrix(W)
+
+
+LAYOUTS = [
+    ((50, 4), -1, None),
+    ((4, 50), 0, None),
+    ((30, 4, 1, 1), 1, None),
+    ((2, 4, 7, 5), 1, None),
+    ((2, 4, 7, 5), 1, torch.channels_last),
+    ((3, 2, 4, 9), 2, None),
+    ((5, 6, 4), -1, None),
+    ((4,), 0, None),
+    ((0, 4), -1, None),
+]
+
+
+@pytest.mark.parametrize(("shape", "dim", "layout"), LAYOUTS)
+def test_blocks_of_any_size_give_the_same(shape, dim, layout, monkeypatch):
+    """On a processor large inputs are cut, along whichever axis is long enough."""
+    torch.manual_seed(0)
+    g = InvertibleReflection(4, 1.9, dim=dim, dtype=torch.float64)
+    x = torch.randn(shape, dtype=torch.float64)
+    x = (x if layout is None else x.to(memory_format=layout)).requires_grad_()
+
+    def everything():
+        y, ladj = g.forward_and_ladj(x)
+        gradients = torch.autograd.grad((y.pow(3).sum() + ladj.sin().sum(), g.inverse(x).pow(3).sum()), [x, g.weight])
+        return y, ladj, g.inverse(x), *gradients
+
+    whole = everything()
+    for entries in (1, 17, 64):
+        monkeypatch.setattr(_layout, "BLOCK", entries)
+        for found, expected in zip(everything(), whole, strict=True):
+            assert found.is_contiguous() == expected.is_contiguous()
+            assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...reflections._eigenbasis import Basis, Inverse, _columns, _uncolumns
+from ...reflections._eigenbasis import Basis, Inverse
+from ...reflections._layout import columns, restored, uncolumns
 from ...reflections.secular import secular_preimage
 
 __all__ = ["RefinedInverse"]
@@ -24,7 +25,8 @@ class RefinedInverse(Inverse):
 
     @staticmethod
     def forward(y: Tensor, weight: Tensor, basis: Basis, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-        Y, delta = _columns(y, basis.Q, dim), basis.delta[:, None]
+        targets, delta = y.movedim(dim, 0), basis.delta[:, None]
+        Y = columns(targets, basis.Q)
         single = basis.delta.float().clamp_(max=1.0 - torch.finfo(torch.float32).eps)
         r = secular_preimage(single, Y.float(), 0)[1].double()
         g = torch.addcmul(delta, 1 + delta, r)
@@ -35,4 +37,4 @@ class RefinedInverse(Inverse):
         r = r[0] + over / fall.clamp_(min=torch.finfo(y.dtype).tiny)
         r = r.clamp_(min=(1 - basis.delta[-1]) / (1 + basis.delta[-1])).clamp_(max=1.0)
         X = Y / torch.addcmul(delta, 1 + delta, r).neg_()
-        return _uncolumns(X, basis.inner.mT, y, dim), X, r
+        return restored(uncolumns(X, basis.inner.mT, targets), y, dim), X, r
