@@ -131,7 +131,7 @@ def evaluate(model: nn.Module, images: Images, batch_size: int = 512) -> tuple[f
     """Mean cross-entropy and accuracy in [0, 1] of a classifier; leaves it in the mode it was in.
 
     On the model's device, or on that of the images where the model has no parameters. A density is measured by
-    :meth:`Density.measure`.
+    ``Density().measure``.
 
     Raises
     ------
