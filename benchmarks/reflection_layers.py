@@ -18,7 +18,7 @@ from .reflection_rivals import INSTALLED_APART, MirrorLoop, orthogonal
 __all__ = ["layer_groups", "layers", "recurrence", "roll", "transitions"]
 
 OURS = "auxiliary reflection"
-LINEAR, WY, CAYLEY = "nn.Linear, no bias", "d reflections, compact WY", "torch, cayley"
+LINEAR, WY, CAYLEY = "nn.Linear", "d reflections, compact WY", "torch, cayley"
 FORMED, FREE, EACH_STEP = "h @ Q, Cayley once a sequence", "h @ W, free", "d reflections, as a layer each step"
 AT_LEAST = {32: 10.0, 128: 5.0, 512: 3.0}  # how much slower compact WY and Cayley are, by batch
 AT_MOST = 1.25  # times nn.Linear
@@ -36,7 +36,7 @@ def layer_groups(d: int) -> list[dict[str, nn.Module]]:
         "d reflections, one by one": MirrorLoop(d, d),
     }
     return [
-        {OURS: ours, LINEAR: nn.Linear(d, d, bias=False)},
+        {OURS: ours, LINEAR: nn.Linear(d, d), f"{LINEAR}, no bias": nn.Linear(d, d, bias=False)},
         {OURS: ours, WY: product, f"{WY} in one block": whole, CAYLEY: orthogonal(d, "cayley")},
         {OURS: ours, **slow, **apart},
     ]

@@ -26,40 +26,45 @@ class FrozenReflection:
     ----------
     W : Tensor
         Shape ``(d, d)``, in the dtype of the computation.
-    noise : Tensor
-        ||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``.
+    noise : float or Tensor
+        At or below which ||Wx||/(||W||_F ||x||) is a rounding error; or, of shape ``()``, the same for ||Wx||/||x||.
     """
 
     W: Tensor
-    noise: Tensor
+    noise: float | Tensor
 
     @classmethod
-    @full_precision
     def of(cls, weight: Tensor, dtype: torch.dtype | None = None) -> FrozenReflection:
         """The reflection of a weight, computed in `dtype`; what is noise depends on the dtype of the weight."""
-        eps = torch.finfo(working_dtype(weight.dtype)).eps
-        W = weight.to(working_dtype(weight.dtype) if dtype is None else dtype)
-        entries = W.detach().flatten()
-        return cls(W, torch.nan_to_num(torch.dot(entries, entries).sqrt() * (NOISE * eps), nan=0.0, posinf=0.0))
+        own = working_dtype(weight.dtype)
+        return cls(weight.to(own if dtype is None else dtype), NOISE * torch.finfo(own).eps)
+
+    @full_precision
+    def for_many(self) -> FrozenReflection:
+        """The same map, which has summed ||W||_F once for all its calls."""
+        return FrozenReflection(self.W, _noise(self.W.detach(), self.noise))
 
     def in_range(self) -> FrozenReflection:
         """The same map outside the graph, with W brought near 1 by a power of two where products could leave the range.
 
         The scale of W matters only where Wx is noise, so that W = I - U, which is never far from 1, stays as it is.
         """
-        W = self.W.detach()
+        W, noise = self.W.detach(), self.for_many().noise
         exponent = int(torch.frexp(W.abs().max()).exponent)
         if abs(exponent) <= FAR:
-            return FrozenReflection(W, self.noise)
+            return FrozenReflection(W, noise)
         halves = (-(exponent // 2), exponent // 2 - exponent)  # 2^-exponent itself may not be a number
-        return FrozenReflection(W * 2.0 ** halves[0] * 2.0 ** halves[1], self.noise * 2.0 ** halves[0] * 2.0 ** halves[1])
+        return FrozenReflection(W * 2.0 ** halves[0] * 2.0 ** halves[1], noise * 2.0 ** halves[0] * 2.0 ** halves[1])
 
     def __call__(self, x: Tensor) -> Tensor:
         """f(x)."""
         return self.parts(x)[0]
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """y = x - 2a u^, u^ = Wx/||Wx||, a = x'u^, ||Wx||, and 1 or, where Wx is noise, 0; the last three ``(N, 1)``."""
+        """y = x - 2a u, u = Wx/||Wx||, a = x'u, ||Wx||, and whether Wx is no noise; the last three ``(N, 1)``.
+
+        Where it is noise they are x - Wx, Wx, 1/2, 1 and False.
+        """
         return _Reflect.apply(x, self.W, self.noise)
 
     def value_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,13 +73,10 @@ class FrozenReflection:
         REF Theorem 3 with A = I - 2cW and v^ = W'x/||Wx|| as one rank-one change, J = A - 2 u^ (A'u^ + v^)'; and I - W
         where Wx is noise.
         """
-        y, u, a, length, keep = self.parts(x)
-        noise = keep == 0  # there c = 1/2 and no quotient, since its derivative may overflow
-        length = length.masked_fill(noise, 1.0)
-        c = a.masked_fill(noise, 0.5) / length
+        y, u, a, length, above = self.parts(x)
         eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        A, u = eye - (2.0 * c).unsqueeze(2) * self.W, keep * u
-        b = (u.unsqueeze(1) @ A).squeeze(1) + keep * ((x @ self.W) / length)
+        A, u = eye - (2.0 * a / length).unsqueeze(2) * self.W, above * u
+        b = (u.unsqueeze(1) @ A).squeeze(1) + above * ((x @ self.W) / length)
         return y, A - 2.0 * u.unsqueeze(2) * b.unsqueeze(1)
 
     def jacobian(self, x: Tensor) -> Tensor:
@@ -85,9 +87,9 @@ class FrozenReflection:
 class _Reflect(torch.autograd.Function):
     """x, W, noise -> the parts of f.
 
-    Three products with matrices, as in a linear layer, and a few passes over ``(N, d)``. What the backward pass keeps is
-    an output with a gradient of its own, so that it can be differentiated again. Where Wx is noise a = ||Wx||/2, so that
-    y = x - Wx, and no other output has a gradient.
+    Three products with matrices, as in a linear layer, and as few operations beside them as will do: in a small batch each
+    costs a hundredth of the products. What the backward pass keeps is an output with a gradient of its own, so that it can
+    be differentiated again. Where Wx is noise only y has a gradient.
 
     Lengths are summed in float64: a square of float32 numbers neither overflows nor vanishes there. Vectors in float64
     are divided by their largest entry first.
@@ -97,14 +99,14 @@ class _Reflect(torch.autograd.Function):
 
     @staticmethod
     @full_precision
-    def forward(x: Tensor, W: Tensor, noise: Tensor):
+    def forward(x: Tensor, W: Tensor, noise: float | Tensor):
         u = x @ W.mT
-        exact = _length(u)
-        small = exact <= noise * _length(x)
-        length = exact.clamp_min(torch.finfo(x.dtype).tiny).to(x.dtype)
+        length = _length(u)
+        above = length > _noise(W, noise) * _length(x)
+        length = torch.where(above, length, 1.0).to(x.dtype)
         u = u.div_(length)
-        a = torch.where(small, 0.5 * length, (x * u).sum(-1, keepdim=True))
-        return torch.addcmul(x, u, a, value=-2.0), u, a, length, (~small).to(x.dtype)
+        a = torch.where(above, _dot(x, u), 0.5)
+        return torch.addcmul(x, u, a, value=-2.0), u, a, length, above
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -116,22 +118,37 @@ class _Reflect(torch.autograd.Function):
     @staticmethod
     @full_precision
     def backward(ctx, g, g_u, g_a, g_length, _):
-        x, W, y, u, a, length, keep = ctx.saved_tensors
+        x, W, y, u, a, length, above = ctx.saved_tensors
         g = torch.zeros_like(y) if g is None else g
-        s = -2.0 * (g * u).sum(-1, keepdim=True)
-        s = keep * (s if g_a is None else s + g_a)
-        # y/||Wx|| first: s/||Wx|| overflows where x is small and g large. Infinite for noise, where y/||Wx|| may overflow.
-        relative = y / length.masked_fill(keep == 0, torch.inf)
-        q = torch.addcmul(relative * s, g, a / length, value=-2.0)  # the gradient in Wx
+        s = _dot(g, u) if g_a is None else _dot(g, u) - 0.5 * g_a
+        inverse = above / length
+        # -1/2 of the gradient in Wx. y/||Wx|| first: s/||Wx|| overflows where x is small and g large.
+        q = torch.addcmul((y * inverse) * s, g, a / length)
         if g_a is not None:
-            q = q + keep * g_a * (a / length) * u
+            q = q - 0.5 * inverse * a * g_a * u
         if g_u is not None:
-            q = q + keep / length * (g_u - (u * g_u).sum(-1, keepdim=True) * u)
+            q = q - 0.5 * inverse * (g_u - _dot(u, g_u) * u)
         if g_length is not None:
-            q = q + keep * g_length * u
-        for_x = torch.addmm(torch.addcmul(g, u, s), q, W) if ctx.needs_input_grad[0] else None
-        for_W = q.mT @ x if ctx.needs_input_grad[1] else None
+            q = q - 0.5 * above * g_length * u
+        for_x = for_W = None
+        if ctx.needs_input_grad[0]:
+            for_x = torch.addmm(torch.addcmul(g, u, s * above, value=-2.0), q, W, alpha=-2.0)
+        if ctx.needs_input_grad[1]:
+            for_W = torch.addmm(W, q.mT, x, beta=0.0, alpha=-2.0)
         return for_x, for_W, None
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """a'b for each row, shape ``(N, 1)``."""
+    return torch.linalg.vecdot(a, b).unsqueeze(-1)
+
+
+def _noise(W: Tensor, noise: float | Tensor) -> Tensor:
+    """||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``; 0 where ||W||_F^2 is no number of the dtype."""
+    if isinstance(noise, Tensor):
+        return noise
+    entries = W.flatten()
+    return torch.dot(entries, entries).sqrt_().mul_(noise).nan_to_num_(nan=0.0, posinf=0.0)
 
 
 def _length(x: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ class AuxiliaryReflection(nn.Module):
 
         For the many steps of one recurrent pass. It holds a copy of W as it is now: ask for another after a change.
         """
-        f = FrozenReflection.of(self.weight.clone())
+        f = FrozenReflection.of(self.weight.clone()).for_many()
         return lambda x: self._apply_frozen(f, x)
 
     @full_precision
