@@ -184,7 +184,9 @@ def in_working_dtype(name: str, x: Tensor, parameter: Tensor) -> Tensor:
         If neither is in a short format and their dtypes differ.
     """
     wide = working_dtype(parameter.dtype)
-    if x.dtype != wide and x.dtype == working_dtype(x.dtype):
+    if x.dtype == wide:
+        return x
+    if x.dtype == working_dtype(x.dtype):
         raise TypeError(f"{name} is {x.dtype}, the parameters are {parameter.dtype}; convert one of them with .to({x.dtype})")
     return x.to(wide)
 

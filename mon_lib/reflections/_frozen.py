@@ -92,17 +92,17 @@ class _Reflect(torch.autograd.Function):
     be differentiated again. Where Wx is noise only y has a gradient.
 
     Lengths are summed in float64: a square of float32 numbers neither overflows nor vanishes there. Vectors in float64
-    are divided by their largest entry first.
+    are divided by their largest entry first. Whoever calls the function keeps autocast away.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    @full_precision
     def forward(x: Tensor, W: Tensor, noise: float | Tensor):
+        noise = _noise(W, noise)  # before the product, which then finds W in the cache
         u = x @ W.mT
         length = _length(u)
-        above = length > _noise(W, noise) * _length(x)
+        above = length > _length(x) * noise
         length = torch.where(above, length, 1.0).to(x.dtype)
         u = u.div_(length)
         a = torch.where(above, _dot(x, u), 0.5)
@@ -147,8 +147,7 @@ def _noise(W: Tensor, noise: float | Tensor) -> Tensor:
     """||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``; 0 where ||W||_F^2 is no number of the dtype."""
     if isinstance(noise, Tensor):
         return noise
-    entries = W.flatten()
-    return torch.dot(entries, entries).sqrt_().mul_(noise).nan_to_num_(nan=0.0, posinf=0.0)
+    return torch.linalg.vector_norm(W).mul_(noise).nan_to_num_(nan=0.0, posinf=0.0)
 
 
 def _length(x: Tensor) -> Tensor:
