@@ -106,12 +106,13 @@ def test_senseless_schedules_are_refused(make):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: StepDecay("a"), "every = 'a' is a str; it must be an integer, for instance 10"),
-        (lambda: StepDecay(1.5), r"every = 1\.5 is a float; it must be an integer"),
-        (lambda: StepDecay(True), "every = True is a bool"),
-        (lambda: StepDecay(2, factor=None), "factor = None is a NoneType; it must be a number, for instance 10"),
-        (lambda: OneCycle("a"), r"peak = 'a' is a str; it must be a number, for instance 0\.01"),
-        (lambda: OneCycle(0.01, hold=None), "hold = None is a NoneType"),
+        (lambda: StepDecay("a"), "every = 'a' is str; pass a number of epochs, such as 10"),
+        (lambda: StepDecay(1.5), r"every = 1\.5 is float; pass a number of epochs"),
+        (lambda: StepDecay(True), "every = True is bool"),
+        (lambda: StepDecay(2, factor=None), "factor = None is NoneType; pass a divisor, such as 10"),
+        (lambda: OneCycle("a"), r"peak = 'a' is str; pass a learning rate, such as 0\.01"),
+        (lambda: OneCycle(0.01, hold=None), "hold = None is NoneType"),
+        (lambda: OneCycle(0.01, momentum=("a", 0.85)), "momentum = 'a' is str; pass two"),
     ],
 )
 def test_a_schedule_is_made_of_numbers(make, message):
@@ -665,8 +666,8 @@ def test_a_run_with_other_frozen_parameters_is_another_run(halves, tmp_path):
 
 def test_arguments_that_make_no_sense_are_named(halves):
     for settings, error, message in (
-        ({"learning_rate": "a"}, TypeError, "learning_rate = 'a' is a str"),
-        ({"learning_rate": None}, TypeError, "learning_rate = None is a NoneType"),
+        ({"learning_rate": "a"}, TypeError, "learning_rate = 'a' is str"),
+        ({"learning_rate": None}, TypeError, "learning_rate = None is NoneType"),
         ({"seed": 2**64}, ValueError, "seed = 18446744073709551616 is too large"),
     ):
         with pytest.raises(error, match=message):
@@ -764,10 +765,10 @@ def test_a_density_taken_for_a_classifier_is_told_what_it_needs():
 @pytest.mark.parametrize(
     ("seed", "error", "message"),
     [
-        ("a", TypeError, "seed = 'a' is a str; it must be an integer, for instance 0"),
-        (1.5, TypeError, r"seed = 1\.5 is a float; it must be an integer"),
-        (None, TypeError, "seed = None is a NoneType"),
-        (True, TypeError, "seed = True is a bool"),
+        ("a", TypeError, "seed = 'a' is str; pass an integer, such as 0"),
+        (1.5, TypeError, r"seed = 1\.5 is float; pass an integer"),
+        (None, TypeError, "seed = None is NoneType"),
+        (True, TypeError, "seed = True is bool"),
         (-1, ValueError, "seed = -1 must be from 0"),
         (2**63, ValueError, r"seed = 9223372036854775808 must be from 0 to 2\*\*63 - 1"),
     ],

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from .._numbers import check_number, check_size
 from ..operators._base import all_finite, full_precision
-from ..reflections._checks import check_number, check_size
 from .transforms import ActNorm, AffineCoupling, Compose, Dequantisation, InvertibleMixing, SplitPrior, Squeeze, Transform
 from .transforms._base import check_batch, together
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils import parametrizations
 
+from .._numbers import check_size
 from ..operators._base import full_precision
-from ..reflections._checks import check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
+from ..reflections._checks import check_orthogonal, check_vectors, in_working_dtype, working_dtype
 from ..reflections.products import _nearest_orthogonal
 
 __all__ = ["Cayley", "MatrixExponential", "draw_uniform"]

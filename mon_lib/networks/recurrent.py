@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._numbers import check_size
 from ..reflections import AuxiliaryReflection
-from ..reflections._checks import check_finite, check_size, check_vectors, working_dtype
+from ..reflections._checks import check_finite, check_vectors, working_dtype
 from ._images import check_dtype
 
 __all__ = ["PixelSequence", "ReflectionRNN", "cayley_initialisation", "henaff_initialisation", "modrelu"]

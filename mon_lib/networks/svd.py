@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from .._numbers import check_size
 from ..reflections import AuxiliaryReflection
-from ..reflections._checks import check_size
 from ._images import check_dtype
 from .formed import draw_uniform
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import operator
 
 import torch
@@ -14,9 +13,7 @@ __all__ = [
     "check_axis",
     "check_dtype",
     "check_finite",
-    "check_number",
     "check_orthogonal",
-    "check_size",
     "check_vectors",
     "in_working_dtype",
     "working_dtype",
@@ -48,41 +45,6 @@ def check_dtype(dtype):
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype = {dtype!r} is no real floating-point format; reflections are real, pass torch.float32 or float64")
     return dtype
-
-
-def check_number(name: str, value, wanted: str):
-    """The value itself, once it is known to be a real number; ``wanted`` completes "pass".
-
-    Raises
-    ------
-    TypeError
-        If it is none (neither a bool nor a tensor is one).
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} = {value!r} is {type(value).__name__}; pass {wanted}, a Python number")
-    return value
-
-
-def check_size(name: str, value, smallest: int = 1) -> int:
-    """The value as an integer, not below ``smallest``.
-
-    Raises
-    ------
-    TypeError
-        If it is no integer (a bool is none, 3.0 is one).
-    ValueError
-        If it is below ``smallest``.
-    """
-    whole = isinstance(value, float) and value.is_integer()
-    try:
-        found = int(value) if whole else operator.index(value)
-    except TypeError:
-        found = None
-    if found is None or isinstance(value, bool):
-        raise TypeError(f"{name} = {value!r} is {type(value).__name__}; pass an integer, at least {smallest}")
-    if found < smallest:
-        raise ValueError(f"{name} = {found} is too small; pass an integer, at least {smallest}")
-    return found
 
 
 def check_vectors(name: str, x, d: int | None = None, dim: int = -1) -> Tensor:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._numbers import check_size
 from .._once import once
 from ..errors import ConvergenceError
-from ._checks import check_size
 from ._frozen import FrozenReflection, newton_step, scaled
 from ._preimages import directions, preimages
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from .._numbers import check_size
 from ..operators._base import full_precision
-from ._checks import check_dtype, check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
+from ._checks import check_dtype, check_finite, check_orthogonal, check_vectors, in_working_dtype, working_dtype
 from ._frozen import FrozenReflection
 from ._newton import Implicit, Newton
 from ._preimages import directions, preimages

@@ -8,8 +8,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from .._numbers import check_number, check_size
 from ..operators._base import full_precision
-from ._checks import check_axis, check_dtype, check_finite, check_number, check_size, check_vectors, in_working_dtype, working_dtype
+from ._checks import check_axis, check_dtype, check_finite, check_vectors, in_working_dtype, working_dtype
 from ._eigenbasis import Basis, ForwardLogDet, Inverse, Spectrum
 from ._layout import rotate
 from .householder import householder

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from .._numbers import check_size
 from ..operators._base import full_precision
-from ._checks import check_dtype, check_finite, check_orthogonal, check_size, check_vectors, in_working_dtype, working_dtype
+from ._checks import check_dtype, check_finite, check_orthogonal, check_vectors, in_working_dtype, working_dtype
 
 __all__ = ["HouseholderProduct"]
 
@@ -100,9 +101,21 @@ class HouseholderProduct(nn.Module):
         return self._prepare(y.numel() // self.d, backwards=True)(y)
 
     @full_precision
-    def to_dense(self) -> Tensor:
-        """The orthogonal matrix, shape ``(d, d)``, differentiable in the vectors."""
-        return _dense(*self._factors()).to(self.vectors.dtype)
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The orthogonal matrix, shape ``(d, d)``, differentiable in the vectors.
+
+        Parameters
+        ----------
+        dtype : torch.dtype, optional
+            In which it is computed and returned, to whose rounding it is orthogonal; that of the vectors where not given.
+
+        Raises
+        ------
+        TypeError
+            If the dtype is not real and floating-point.
+        """
+        dtype = self.vectors.dtype if check_dtype(dtype) is None else dtype
+        return _dense(*self._factors(dtype)).to(dtype)
 
     def determinant(self) -> int:
         """(-1)^r, where r counts the vectors that are not zero."""
@@ -136,9 +149,9 @@ class HouseholderProduct(nn.Module):
 
         return apply
 
-    def _factors(self) -> tuple[Tensor, Tensor]:
+    def _factors(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """V and T of every block: shapes ``(blocks, b, d)`` and ``(blocks, b, b)``; zero vectors fill the last block."""
-        vectors = self.vectors.to(working_dtype(self.vectors.dtype))
+        vectors = self.vectors.to(working_dtype(self.vectors.dtype if dtype is None else dtype))
         b = max(1, min(self.block, self.k))
         V = pad(_unit(vectors), (0, 0, 0, -self.k % b)).view(-1, b, self.d)
         half = torch.eye(b, dtype=V.dtype, device=V.device).expand(V.shape[0], b, b)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._numbers import check_number, check_size
 from ..errors import ConvergenceError
-from ._checks import check_axis, check_finite, check_number, check_size, check_vectors
+from ._checks import check_axis, check_finite, check_vectors
 
 __all__ = ["Damped", "DampedInverse", "Secular", "along", "secular_preimage", "solve_secular"]
 

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-
 import torch
 from torch import nn
 
-__all__ = ["check_device", "check_number", "check_place", "check_whole"]
-
-
-def check_number(name: str, value: float, example: str) -> None:
-    """Raises TypeError if the value is no real number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}; it must be a number, for instance {example}")
-
-
-def check_whole(name: str, value: int, example: str) -> None:
-    """Raises TypeError if the value is no integer."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} = {value!r} is a {type(value).__name__}; it must be an integer, for instance {example}")
+__all__ = ["check_device", "check_place"]
 
 
 def check_device(device: torch.device | str | int) -> torch.device:

@@ -11,9 +11,10 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from .._numbers import check_number
 from ..data import Images
 from ._checkpoint import CheckpointError, describe, read, write
-from ._checks import check_device, check_number, check_place
+from ._checks import check_device, check_place
 from ._history import Epoch, History
 from ._objectives import Classification, Objective
 from ._run import Run
@@ -145,7 +146,7 @@ def _check(model, train, test, epochs, batch_size, learning_rate, schedule, seed
             raise ValueError(f"{name} = {value!r} must be an integer, at least {least}")
     if seed >= 2**63:
         raise ValueError(f"seed = {seed} is too large; it must be below 2**63")
-    check_number("learning_rate", learning_rate, "1e-3")
+    check_number("learning_rate", learning_rate, "a learning rate, such as 1e-3")
     if not (learning_rate > 0.0 and math.isfinite(learning_rate)):
         raise ValueError(f"learning_rate = {learning_rate} must be positive and finite, for instance 1e-3")
     if isinstance(schedule, type) and issubclass(schedule, Schedule):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from .._numbers import check_whole
 from ..data import Images, batches
-from ._checks import check_whole
 
 __all__ = ["Classification", "Density", "Objective", "evaluate"]
 
@@ -83,7 +83,7 @@ class Density(Objective):
     seed: int = 0
 
     def __post_init__(self):
-        check_whole("seed", self.seed, "0")
+        check_whole("seed", self.seed, "an integer, such as 0")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed = {self.seed} must be from 0 to 2**63 - 1")
         object.__setattr__(self, "seed", int(self.seed))  # of NumPy's it would have another repr, which results record

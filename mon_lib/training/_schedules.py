@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ._checks import check_number, check_whole
+from .._numbers import check_number, check_whole
 
 __all__ = ["Constant", "OneCycle", "Schedule", "StepDecay"]
 
@@ -57,8 +57,8 @@ class StepDecay(Schedule):
     factor: float = 10.0
 
     def __post_init__(self):
-        check_whole("every", self.every, "10")
-        check_number("factor", self.factor, "10")
+        check_whole("every", self.every, "a number of epochs, such as 10")
+        check_number("factor", self.factor, "a divisor, such as 10")
         if self.every < 1:
             raise ValueError(f"every = {self.every} epochs must be at least 1")
         if not (self.factor > 0.0 and math.isfinite(self.factor)):
@@ -87,7 +87,7 @@ class OneCycle(Schedule):
     Raises
     ------
     TypeError
-        If `peak` or a length is no number.
+        If `peak`, a length or a momentum is no number.
     ValueError
         If the peak, a length or a momentum makes no sense.
     """
@@ -99,14 +99,15 @@ class OneCycle(Schedule):
     momentum: tuple[float, float] = (0.95, 0.85)
 
     def __post_init__(self):
-        for name, example in (("peak", "0.01"), ("up", "30"), ("down", "30"), ("hold", "5")):
-            check_number(name, getattr(self, name), example)
+        check_number("peak", self.peak, "a learning rate, such as 0.01")
+        for name in ("up", "down", "hold"):
+            check_number(name, getattr(self, name), "a number of epochs, such as 30")
         if not (self.peak > 0.0 and math.isfinite(self.peak)):
             raise ValueError(f"peak = {self.peak} is not a learning rate; it must be positive and finite")
         if min(self.up, self.down) <= 0 or self.hold < 0:
             raise ValueError(f"up = {self.up} and down = {self.down} must be positive, hold = {self.hold} not negative")
         pair = isinstance(self.momentum, Sequence) and len(self.momentum) == 2
-        if not pair or not all(0.0 <= beta < 1.0 for beta in self.momentum):
+        if not pair or not all(0.0 <= check_number("momentum", beta, "two of [0, 1)") < 1.0 for beta in self.momentum):
             raise ValueError(f"momentum = {self.momentum} must be two numbers in [0, 1): beta1 at the ends and at the peak")
 
     def at(self, position: float, learning_rate: float) -> tuple[float, float]:

@@ -56,6 +56,21 @@ def test_dense_matrix_and_determinant(d, k, block):
     assert f.determinant() == round(float(torch.linalg.det(f.to_dense().detach())))
 
 
+def test_the_matrix_in_another_dtype_is_orthogonal_to_its_rounding():
+    f = product(24, 20)
+    assert f.vectors.dtype == torch.float64
+    f = f.float()
+    wide = f.to_dense(torch.float64)
+    assert wide.dtype == torch.float64
+    assert (wide.mT @ wide - torch.eye(24, dtype=torch.float64)).abs().max() < 1e-14
+    assert (f.to_dense() - wide).abs().max() < 1e-5
+    wide.sum().backward()
+    assert f.vectors.grad.dtype == torch.float32 and bool(f.vectors.grad.any())
+    with pytest.raises(TypeError, match="complex64 is no real"):
+        f.to_dense(torch.complex64)
+
+
+
 @pytest.mark.parametrize(("d", "k"), [(5, 3), (16, 16), (70, 66)])
 def test_equals_the_product_that_lapack_forms(d, k):
     reflectors = torch.randn(d, k, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tril(-1)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from ..._numbers import check_size
 from ...reflections import AuxiliaryReflection, HouseholderProduct, InvertibleReflection, Newton, PreparedInvertible
-from ...reflections._checks import check_finite, check_size, in_working_dtype
-from ...reflections.products import _unit
+from ...reflections._checks import check_finite, in_working_dtype
 from ._base import Transform, check_images
 from ._refined import RefinedInverse
 
@@ -45,16 +45,6 @@ def _widened(name: str, x: Tensor, parameter: Tensor, exact: bool) -> Tensor:
 def _mix(matrix: Tensor, x: Tensor) -> Tensor:
     """The matrix ``(channels, channels)``, rounded to the dtype of x, times the channels of each pixel."""
     return conv2d(x, matrix[:, :, None, None].to(x.dtype))
-
-
-def _dense(product: HouseholderProduct) -> Tensor:
-    """The matrix ``(channels, channels)`` of the product in float64; `to_dense` is orthogonal to the rounding of its dtype only.
-
-    With the unit vectors as the rows of V it is I - 2V'TV, T the inverse of I + 2 triu(VV', 1): the compact WY form.
-    """
-    V = _unit(product.vectors.double())
-    TV = torch.linalg.solve_triangular((2.0 * (V @ V.mT)).triu(1), 2.0 * V, upper=True, unitriangular=True)
-    return torch.eye(product.d, dtype=V.dtype, device=V.device) - V.mT @ TV
 
 
 def _fixed(product: HouseholderProduct) -> HouseholderProduct:
@@ -145,12 +135,12 @@ class HouseholderMixing(Transform):
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
         wide = _widened("x", x, self.product.vectors, not self.training)
-        return _mix(_dense(self.product), wide).to(x.dtype), x.new_zeros(len(x))
+        return _mix(self.product.to_dense(torch.float64), wide).to(x.dtype), x.new_zeros(len(x))
 
     def inverse(self, y: Tensor) -> Tensor:
         check_images(y, self.channels, "y")
         wide = _widened("y", y, self.product.vectors, True)
-        return _mix(_dense(self.product).mT, wide).to(y.dtype)
+        return _mix(self.product.to_dense(torch.float64).mT, wide).to(y.dtype)
 
 
 class InvertibleMixing(Transform):
@@ -182,7 +172,7 @@ class InvertibleMixing(Transform):
         """x -> H(WQx) Qx for x in float64, or, where not exact, for x in the dtype that the parameter computes in."""
         weight = self.reflection.weight
         weight = weight.double() if exact else weight
-        return PreparedInvertible(weight, self.reflection.kappa, self.reflection.dim, _dense(self.rotation))
+        return PreparedInvertible(weight, self.reflection.kappa, self.reflection.dim, self.rotation.to_dense(torch.float64))
 
     def forward_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_images(x, self.channels)
