@@ -140,7 +140,7 @@ class _Reflect(torch.autograd.Function):
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     """a'b for each row, shape ``(N, 1)``."""
-    return torch.linalg.vecdot(a, b).unsqueeze(-1)
+    return (a * b).sum(-1, keepdim=True)  # faster than vecdot on a processor
 
 
 def _noise(W: Tensor, noise: float | Tensor) -> Tensor:
