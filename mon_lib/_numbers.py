@@ -5,7 +5,17 @@ from __future__ import annotations
 import numbers
 import operator
 
-__all__ = ["check_number", "check_size", "check_whole"]
+__all__ = ["check_number", "check_size", "check_whole", "whole"]
+
+
+def whole(value) -> int | None:
+    """The value as an integer where it is one (3.0 is, a bool is not), else None."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        return None
 
 
 def check_number(name: str, value, wanted: str):
@@ -29,12 +39,8 @@ def check_whole(name: str, value, wanted: str) -> int:
     TypeError
         If it is no integer (a bool is none, 3.0 is one).
     """
-    whole = isinstance(value, float) and value.is_integer()
-    try:
-        found = int(value) if whole else operator.index(value)
-    except TypeError:
-        found = None
-    if found is None or isinstance(value, bool):
+    found = whole(value)
+    if found is None:
         raise TypeError(f"{name} = {value!r} is {type(value).__name__}; pass {wanted}")
     return found
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from . import prox, stepsize
+from ._numbers import whole
 from ._once import once
 from ._tuned import NONE, Report, Tuned
 from .operators import MonotoneOperator
@@ -27,16 +28,19 @@ class _Implicit(torch.autograd.Function):
     @staticmethod
     def forward(ctx, pre, z, layer, operator, backward):
         ctx.save_for_backward(pre)
-        ctx.layer, ctx.operator, ctx.backward_solver = layer, operator, backward
+        # All as it was in this pass: the layer may have other parts by the time of the backward one.
+        ctx.layer, ctx.operator, ctx.activation, ctx.backward_solver = layer, operator, layer.activation, backward
         return z.clone()  # not a view: the caller may write into the output
 
     @staticmethod
     def backward(ctx, v):
         (pre,) = ctx.saved_tensors
+        if torch._C._functorch.is_legacy_batchedtensor(v):  # what autograd's own batches are made of
+            raise NotImplementedError(_ONE_BY_ONE)
         with torch.no_grad(), torch.autocast(v.device.type, enabled=False):
             if not all_finite(v):
                 raise ValueError("the gradient that reaches the equilibrium has a NaN or an infinite entry; look at the loss")
-            linear = prox.Diagonal(ctx.layer.activation.derivative(pre.detach()))
+            linear = prox.Diagonal(ctx.activation.derivative(pre.detach()))
             solution, report = ctx.backward_solver.solve(ctx.operator.T, v, linear, count=True)
             ctx.layer.backward_report = report
         return once(_REFUSAL, solution.z, v, pre), None, None, None, None
@@ -45,6 +49,12 @@ class _Implicit(torch.autograd.Function):
 _REFUSAL = (
     "second derivatives through mon_lib.Equilibrium are not implemented; drop create_graph=True, or differentiate "
     "an unrolled iteration (a loop of z = sigma(W(z) + bias) steps) where you need them"
+)
+
+
+_ONE_BY_ONE = (
+    "batched gradients (is_grads_batched=True, or vectorize=True) through mon_lib.Equilibrium are not implemented; "
+    "call torch.autograd.grad with one gradient after the other, or put them side by side in the batch of inputs"
 )
 
 
@@ -120,8 +130,8 @@ class Equilibrium(nn.Module):
         if not isinstance(injection, nn.Module):
             kind = type(injection).__name__
             raise TypeError(f"injection is a {kind}; pass a torch.nn.Module, for instance torch.nn.Linear(784, 87)")
-        if retune_every != int(retune_every) or retune_every < 1:
-            raise ValueError(f"retune_every = {retune_every} is not a number of solves; it must be a positive integer")
+        if (whole(retune_every) or 0) < 1:
+            raise ValueError(f"retune_every = {retune_every!r} is not a number of solves; it must be a positive integer")
         self.operator, self.injection, self.activation = operator, injection, prox.as_activation(activation)
         self._ahead = Tuned(PeacemanRachford(tol=1e-4) if solver is None else _checked(solver, "solver"), int(retune_every))
         self.backward_solver = backward_solver
@@ -191,7 +201,7 @@ class Equilibrium(nn.Module):
         Parameters
         ----------
         x : Tensor, optional
-            Inputs for a rule that needs trial solves (`mon_lib.stepsize.Halving`); the others look at W alone.
+            Inputs for a rule that needs trial solves (`mon_lib.stepsize.Halving`); the others look at W and the activation alone.
 
         Raises
         ------

@@ -47,7 +47,7 @@ def load_reference_state_dict(model: nn.Module, state_dict: dict[str, Tensor] | 
     ----------
     model : FullyConnectedMON, ConvolutionalMON or MultiTierMON
         With the checkpoint's sizes and m: the fully connected one with ``normalised=False``, the convolutional one with
-        ``crop=False``. It keeps its dtype and device.
+        ``crop=False``. It keeps its dtype and device, and an automatic alpha is chosen anew at its next solve.
     state_dict : dict or path
         The tensors by name, or a file of them, read with ``weights_only=True``.
 
@@ -92,6 +92,7 @@ def load_reference_state_dict(model: nn.Module, state_dict: dict[str, Tensor] | 
     with torch.no_grad():
         for key, target in targets.items():
             target.copy_(values[key])
+    model.equilibrium.solver = model.equilibrium.solver  # whose alpha belonged to other weights: it is chosen anew
 
 
 def _targets(model: nn.Module) -> dict[str, Tensor]:

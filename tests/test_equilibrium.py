@@ -371,3 +371,32 @@ def test_a_short_format_is_refused_with_the_remedy(make, dtype):
     for call in (layer, layer.solve):
         with pytest.raises(TypeError, match=r"keep W in float32 and use torch\.autocast"):
             call(x)
+
+
+def test_the_backward_pass_takes_the_activation_of_its_forward_pass():
+    torch.manual_seed(0)
+    layer = Equilibrium(operators.Dense(6), nn.Linear(4, 6), prox.Tanh(), splitting.PeacemanRachford(tol=1e-10)).double()
+    x = torch.randn(5, 4, dtype=torch.float64)
+
+    def gradient(between):
+        layer.activation = prox.Tanh()
+        y = layer(x).square().sum()
+        between()
+        return torch.autograd.grad(y, layer.operator.A)[0]
+
+    expected = gradient(lambda: None)
+    assert torch.allclose(gradient(lambda: setattr(layer, "activation", prox.ReLU())), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_batched_gradients_are_refused_in_words():
+    layer = Equilibrium(operators.Dense(3), nn.Linear(2, 3), prox.ReLU())
+    x = torch.randn(1, 2, requires_grad=True)
+    z = layer(x)
+    with pytest.raises(NotImplementedError, match="batched gradients"):
+        torch.autograd.grad(z, x, torch.eye(3).unsqueeze(1), is_grads_batched=True)
+
+
+def test_states_that_are_too_small_or_too_large_are_named():
+    layer = Equilibrium(operators.Dense(3), nn.Linear(2, 3, bias=False), prox.ReLU())
+    with pytest.raises(ConvergenceError, match=r"squares of entries above 2e\+19, overflowed"):
+        layer(torch.full((1, 2), 1e30))

@@ -345,3 +345,40 @@ def test_from_matrix_refuses_and_names_the_eigenvalue():
     ):
         with pytest.raises(error):
             operators.Dense.from_matrix(bad, 1.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: operators.Convolution(None, (4, 4)),
+        lambda: operators.Convolution(float("nan"), (4, 4)),
+        lambda: operators.Convolution("3", (4, 4)),
+        lambda: operators.Convolution(True, (4, 4)),
+        lambda: operators.Convolution(3, (float("nan"), 4)),
+        lambda: operators.Convolution(3, (4, "a")),
+        lambda: operators.Convolution(3, (4, 4), kernel_size="3"),
+        lambda: operators.MultiTier((2, "a"), (4, 4)),
+        lambda: operators.MultiTier((2, 2), (4, 4), stride=None),
+        lambda: operators.MultiTier((2, 2), (4, 4), border="1"),
+        lambda: operators.Dense(float("inf")),
+    ],
+)
+def test_sizes_that_are_no_numbers_are_named(make):
+    with pytest.raises(ValueError, match=r" = .*(None|nan|'3'|True|'a'|'1'|inf)"):
+        make()
+
+
+def test_a_constant_that_is_no_number_is_named():
+    for m in (None, "1"):
+        with pytest.raises(TypeError, match=f"m = {m!r} is .*; pass a positive strong monotonicity constant"):
+            operators.Dense(3, m)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("make", [lambda: operators.Convolution(2, (4, 4)), lambda: operators.MultiTier((2, 3), (4, 4), 1)])
+def test_kernels_in_a_dtype_without_a_transform_are_named(make, dtype):
+    W = make().to(dtype)
+    z = torch.zeros(1, *W.state_shape, dtype=dtype)
+    for use in (lambda: W(z), W.lipschitz, W.frozen):
+        with pytest.raises(TypeError, match=f"the kernels are {dtype}.*keep them in float32 or float64"):
+            use()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .._numbers import check_size
 from ..reflections import AuxiliaryReflection
+from ..reflections._checks import check_dtype as check_real
 from ..reflections._checks import check_finite, check_vectors, working_dtype
 from ._images import check_dtype
 
@@ -81,7 +82,7 @@ def _rotation(d: int, low: float, high: float, dtype: torch.dtype | None) -> Ten
     even, odd = torch.arange(0, d - 1, 2), torch.arange(1, d, 2)
     U[even, even] = U[odd, odd] = angles.cos()
     U[even, odd], U[odd, even] = -angles.sin(), angles.sin()
-    return U.to(torch.get_default_dtype() if dtype is None else dtype)
+    return U.to(torch.get_default_dtype() if check_real(dtype) is None else dtype)
 
 
 class PixelSequence(nn.Module):

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from .._numbers import check_number
 from ._pieces import Memo, Resolvent, Stage
 
 __all__ = [
@@ -68,10 +69,12 @@ def check_monotonicity(m: float) -> float:
 
     Raises
     ------
+    TypeError
+        If m is no number.
     ValueError
         If m is not a positive, finite number.
     """
-    value = float(m)
+    value = float(check_number("m", m, "a positive strong monotonicity constant, such as 1.0"))
     if not (value > 0.0 and math.isfinite(value)):
         raise ValueError(
             f"m = {m} is not a strong monotonicity constant; it must be positive and finite, for instance m=1.0. "

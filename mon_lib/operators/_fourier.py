@@ -55,7 +55,13 @@ def symbol(kernel: Tensor, size: tuple[int, int], rows: Tensor, columns: Tensor)
     -------
     Tensor
         Complex, shape ``(F, outputs, inputs)``; differentiable in the kernel.
+
+    Raises
+    ------
+    TypeError
+        If the kernel is neither float32 nor float64.
     """
+    _check_format(kernel.dtype)
     k = kernel.shape[-1]
     taps = torch.arange(k, device=kernel.device) - k // 2
 
@@ -67,6 +73,12 @@ def symbol(kernel: Tensor, size: tuple[int, int], rows: Tensor, columns: Tensor)
     waves = torch.cat([phase.cos(), phase.sin()]).to(kernel.dtype)
     parts = (waves @ kernel.flatten(0, 1).flatten(1).T).reshape(2, len(rows), *kernel.shape[:2])
     return torch.complex(parts[0], parts[1])
+
+
+def _check_format(dtype: torch.dtype) -> None:
+    """Raise TypeError for a format without Fourier transforms."""
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"the kernels are {dtype}, which no Fourier transform here takes; keep them in float32 or float64")
 
 
 def phases(x: Tensor, r: int) -> Tensor:
@@ -97,6 +109,7 @@ class Fourier(ABC):
     """
 
     def __init__(self, size: tuple[int, int], dtype: torch.dtype, device: torch.device, r: int = 1):
+        _check_format(dtype)
         self.size, self.dtype, self.device, self.r = size, dtype, device, r
 
     def over_phases(self, r: int) -> Fourier:

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from .._numbers import whole
 from ._norms import unit
 
 __all__ = ["check_kernel", "check_size", "new_kernel", "positive_raw", "root", "scaled", "skew_kernel"]
@@ -20,7 +21,7 @@ def check_size(size) -> tuple[int, int]:
     ValueError
         If it is not a pair of positive integers.
     """
-    if not isinstance(size, (tuple, list, torch.Size)) or len(size) != 2 or any(int(s) != s or s < 1 for s in size):
+    if not isinstance(size, (tuple, list, torch.Size)) or len(size) != 2 or any((whole(s) or 0) < 1 for s in size):
         raise ValueError(f"size = {size!r} is not an image size; pass two positive integers, for instance size=(30, 30)")
     return int(size[0]), int(size[1])
 
@@ -33,8 +34,8 @@ def check_kernel(kernel_size: int, size: tuple[int, int], what: str = "image") -
     ValueError
         If k is even, below 1 or wider than the image.
     """
-    if int(kernel_size) != kernel_size or kernel_size < 1 or kernel_size % 2 == 0:
-        raise ValueError(f"kernel_size = {kernel_size} has no central pixel; use an odd number, for instance 3")
+    if (whole(kernel_size) or 0) < 1 or kernel_size % 2 == 0:
+        raise ValueError(f"kernel_size = {kernel_size!r} has no central pixel; use an odd number, for instance 3")
     if kernel_size > min(size):
         raise ValueError(
             f"kernel_size = {kernel_size} is wider than the {what}, {size[0]} x {size[1]}, and would meet itself; "

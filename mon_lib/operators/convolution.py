@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from .._numbers import whole
 from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_state, check_step, full_precision
 from ._fourier import Fourier, check_transform, choose_transform, half, symbol
 from ._kernels import check_kernel, check_size, new_kernel, positive_raw, root, scaled, skew_kernel
@@ -23,7 +24,7 @@ class Convolution(MonotoneOperator):
 
     W = (1-m)I - g A'A/||A||^2 + h (B - B')/||B||, with A and B circular convolutions of stride 1 and ||.|| the Frobenius
     norm of the kernel, the root of the sum of its squared entries; H W ||A||^2 is the squared Frobenius norm of A as a
-    matrix. g = softplus(g_raw) is positive at every g_raw. The Fourier transform turns W into one n x n matrix a frequency
+    matrix. g = softplus(g_raw) is never negative. The Fourier transform turns W into one n x n matrix a frequency
     (MON eq. 27 and 28), and the resolvent into one inverse a frequency:
 
         (1 + alpha m)I + alpha (g A^*A/||A||^2 - h (B - B^*)/||B||),
@@ -61,8 +62,8 @@ class Convolution(MonotoneOperator):
     def __init__(
         self, channels: int, size: tuple[int, int], kernel_size: int = 3, m: float = 1.0, *, transform=None, dtype=None, device=None
     ):
-        if int(channels) != channels or channels < 1:
-            raise ValueError(f"channels = {channels} is not a number of channels; it must be a positive integer")
+        if (whole(channels) or 0) < 1:
+            raise ValueError(f"channels = {channels!r} is not a number of channels; it must be a positive integer")
         size, n = check_size(size), int(channels)
         check_transform(transform)
         self.kernel_size = check_kernel(kernel_size, size)

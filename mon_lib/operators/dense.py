@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from .._numbers import whole
 from ..errors import NotMonotoneError
 from ._base import FrozenOperator, Memo, MonotoneOperator, Resolvent, check_monotonicity, check_state, check_step, full_precision
 from ._norms import inverse, unit
@@ -21,7 +22,7 @@ class Dense(MonotoneOperator):
 
     ``normalised=False``: W = (1-m)I - A'A + B - B' (MON eq. 5).
     ``normalised=True``: W = (1-m)I - g A'A/||A||^2 + h (B - B')/||B|| with Frobenius norms (MON D.2). The paper learns
-    g freely, and a negative g breaks Proposition 1; here g = softplus(g_raw) is positive at every g_raw.
+    g freely, and a negative g breaks Proposition 1; here g = softplus(g_raw) is never negative.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class Dense(MonotoneOperator):
     """
 
     def __init__(self, n: int, m: float = 1.0, *, normalised: bool = True, dtype=None, device=None):
-        if not isinstance(n, (int, float)) or int(n) != n or n < 1:
+        if (whole(n) or 0) < 1:
             raise ValueError(f"n = {n!r} is not a number of hidden units; it must be a positive integer")
         super().__init__((int(n),), m)
         n = int(n)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from .._numbers import whole
 from ._base import MonotoneOperator, check_state, full_precision
 from ._fourier import Fourier, check_transform, choose_transform
 from ._frozen_multitier import FrozenMultiTier
@@ -83,15 +84,15 @@ class MultiTier(MonotoneOperator):
         device=None,
     ):
         counts = tuple(channels) if isinstance(channels, (tuple, list)) else ()
-        if len(counts) < 2 or any(int(n) != n or n < 1 for n in counts):
+        if len(counts) < 2 or any((whole(n) or 0) < 1 for n in counts):
             raise ValueError(
                 f"channels = {channels!r}; pass a positive integer for each of two or more tiers, for instance (16, 32, 60)"
             )
         check_transform(transform)
-        if int(stride) != stride or stride < 1:
-            raise ValueError(f"stride = {stride} must be a positive integer, for instance 2")
-        if int(border) != border or border < 0:
-            raise ValueError(f"border = {border} must be a whole number of pixels, at least 0")
+        if (whole(stride) or 0) < 1:
+            raise ValueError(f"stride = {stride!r} must be a positive integer, for instance 2")
+        if (-1 if whole(border) is None else border) < 0:
+            raise ValueError(f"border = {border!r} must be a whole number of pixels, at least 0")
         layout = Layout(tuple(int(n) for n in counts), check_size(size), int(border), int(stride))
         self.kernel_size = check_kernel(kernel_size, layout.sizes[-1], "last tier")
         super().__init__((sum(layout.lengths),), m)

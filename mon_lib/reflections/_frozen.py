@@ -27,7 +27,8 @@ class FrozenReflection:
     W : Tensor
         Shape ``(d, d)``, in the dtype of the computation.
     noise : float or Tensor
-        At or below which ||Wx||/(||W||_F ||x||) is a rounding error; or, of shape ``()``, the same for ||Wx||/||x||.
+        At or below which ||Wx||/(||W||_F ||x||) is a rounding error; or, of shape ``(2,)``, the same for ||Wx||/||x||, and
+        c where it is one.
     """
 
     W: Tensor
@@ -53,8 +54,11 @@ class FrozenReflection:
         exponent = int(torch.frexp(W.abs().max()).exponent)
         if abs(exponent) <= FAR:
             return FrozenReflection(W, noise)
-        halves = (-(exponent // 2), exponent // 2 - exponent)  # 2^-exponent itself may not be a number
-        return FrozenReflection(W * 2.0 ** halves[0] * 2.0 ** halves[1], noise * 2.0 ** halves[0] * 2.0 ** halves[1])
+        W, noise = W.clone(), noise.clone()
+        for half in (-(exponent // 2), exponent // 2 - exponent):  # 2^-exponent itself may not be a number
+            W.mul_(2.0**half)
+            noise.mul_(torch.tensor([2.0**half, 2.0**-half], dtype=W.dtype, device=W.device))
+        return FrozenReflection(W, noise)
 
     def __call__(self, x: Tensor) -> Tensor:
         """f(x)."""
@@ -63,14 +67,14 @@ class FrozenReflection:
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """y = x - 2a u, u = Wx/||Wx||, a = x'u, ||Wx||, and whether Wx is no noise; the last three ``(N, 1)``.
 
-        Where it is noise they are x - Wx, Wx, 1/2, 1 and False.
+        Where it is noise they are x - 2cWx with the c of `noise`, Wx, c, 1 and False.
         """
         return _Reflect.apply(x, self.W, self.noise)
 
     def value_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f(x) and J, shape ``(N, d, d)``.
 
-        REF Theorem 3 with A = I - 2cW and v^ = W'x/||Wx|| as one rank-one change, J = A - 2 u^ (A'u^ + v^)'; and I - W
+        REF Theorem 3 with A = I - 2cW and v^ = W'x/||Wx|| as one rank-one change, J = A - 2 u^ (A'u^ + v^)'; and A alone
         where Wx is noise.
         """
         y, u, a, length, above = self.parts(x)
@@ -99,13 +103,13 @@ class _Reflect(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, W: Tensor, noise: float | Tensor):
-        noise = _noise(W, noise)  # before the product, which then finds W in the cache
+        noise, c = _noise(W, noise).unbind()  # before the product, which then finds W in the cache
         u = x @ W.mT
         length = _length(u)
         above = length > _length(x) * noise
         length = torch.where(above, length, 1.0).to(x.dtype)
         u = u.div_(length)
-        a = torch.where(above, _dot(x, u), 0.5)
+        a = torch.where(above, _dot(x, u), c)
         return torch.addcmul(x, u, a, value=-2.0), u, a, length, above
 
     @staticmethod
@@ -144,10 +148,15 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _noise(W: Tensor, noise: float | Tensor) -> Tensor:
-    """||Wx||/||x|| at or below which Wx is a rounding error, shape ``()``; 0 where ||W||_F^2 is no number of the dtype."""
+    """||Wx||/||x|| at or below which Wx is a rounding error, 0 where ||W||_F^2 is no number of the dtype; and c there: ``(2,)``.
+
+    c = 1/2 as for W = I - U, and less where ||W||_F is above 2 sqrt(d), as for no I - U: an error of that size would show.
+    """
     if isinstance(noise, Tensor):
         return noise
-    return torch.linalg.vector_norm(W).mul_(noise).nan_to_num_(nan=0.0, posinf=0.0)
+    norm = torch.linalg.vector_norm(W)
+    both = torch.stack([norm * noise, (len(W) ** 0.5 / norm).clamp_max_(0.5)])
+    return both.nan_to_num_(nan=0.0, posinf=0.0)
 
 
 def _length(x: Tensor) -> Tensor:

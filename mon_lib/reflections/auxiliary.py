@@ -23,13 +23,15 @@ TINY = torch.finfo(torch.float64).tiny
 class AuxiliaryReflection(nn.Module):
     """f(x) = H(Wx)x = x - 2c Wx with c = x'Wx / ||Wx||^2 (REF section 1.1), at the price of one linear layer.
 
-    f keeps lengths, f(sx) = s f(x), and the scale of W does not matter. For W = I - U with an orthogonal U it is Ux
-    (REF Theorem 1), also where Ux = x and Wx = 0: there c, a quotient of zeros, is taken as 1/2, so that f(x) = x - Wx
-    and J = I - W. For any other W with Wx = 0 this is the convention H(0) = I.
+    f keeps lengths, f(sx) = s f(x), and wherever Wx is not zero the scale of W does not matter. For W = I - U with an
+    orthogonal U it is Ux (REF Theorem 1), also where Ux = x and Wx = 0: there c, a quotient of zeros, is taken as 1/2, so
+    that f(x) = x - Wx and J = I - W. For any other W with Wx = 0 this is the convention H(0) = I. It has to know the scale:
+    2(I - U) is the same map, but where Wx = 0 its J would be that of I - 2cW with c = 1/4.
 
     In floating point Wx is not zero where it should be but a rounding error, and H of that a random mirror. So c = 1/2
     wherever ||Wx|| <= 4 eps ||W||_F ||x||. The rule sees sizes only: an exact Wx of that size is taken for noise too, as with
-    W = diag(1, 2^-22) and x = (0, 1) in float32. There f(x) = x - Wx, and the scale of W does matter. Why 4: rounding
+    W = diag(1, 2^-22) and x = (0, 1) in float32. There f(x) = x - Wx. If ||W||_F is above 2 sqrt(d), the largest norm of an
+    I - U, then c = sqrt(d)/||W||_F in place of 1/2, so that f still keeps lengths to about 8 sqrt(d) eps. Why 4: rounding
     W and x to the dtype moves Wx by up to eps ||W||_F ||x||, half from each, and a sum of d products by up to d/2 as
     much, so for d up to 6 nothing larger can be noise. For large d the errors of a sum average out and the total stays
     below one such unit, so 4 is a reserve. The count assumes full float32 products, torch's default, and that the square
@@ -108,7 +110,7 @@ class AuxiliaryReflection(nn.Module):
 
     @full_precision
     def jacobian(self, x: Tensor) -> Tensor:
-        """J = H(Wx)A - 2 Wx x'W / ||Wx||^2 with A = I - 2cW (REF Theorem 3), and I - W where Wx = 0.
+        """J = H(Wx)A - 2 Wx x'W / ||Wx||^2 with A = I - 2cW (REF Theorem 3), and A where Wx = 0 (c = 1/2 for an I - U).
 
         Parameters
         ----------
@@ -134,7 +136,7 @@ class AuxiliaryReflection(nn.Module):
         Parameters
         ----------
         x : Tensor
-            Shape ``(..., d)``. At x = 0, where f has no derivative, J = I - W as wherever Wx = 0.
+            Shape ``(..., d)``. At x = 0, where f has no derivative, J is that of `jacobian` where Wx = 0.
 
         Returns
         -------

@@ -81,7 +81,8 @@ class InvertibleReflection(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            If W is not symmetric or not definite, or if its condition number is not below kappa.
+            If W is not symmetric or not definite, or if its condition number is not below kappa, or so close to it that the
+            parameter of its dtype does not hold W.
         """
         kappa = _check_kappa(kappa)
         W = check_finite("W", check_vectors("W", W).detach())
@@ -90,7 +91,7 @@ class InvertibleReflection(nn.Module):
         gap, size = float((W - W.mT).abs().max()), float(W.abs().max())
         if gap > 8 * torch.finfo(W.dtype).eps * size:
             raise ValueError(f"W is not symmetric: W - W' has an entry {gap:.3g}; pass (W + W')/2 if that is what is meant")
-        values, Q = torch.linalg.eigh(W.double())
+        values, Q = torch.linalg.eigh(W.double() / (size or 1.0))
         values, Q = (values, Q) if float(values[0]) > 0 else (-values.flip(0), Q.flip(1))
         if not float(values[0]) > 0 or not float(values[-1] / values[0]) < kappa:
             raise ValueError(
@@ -103,6 +104,14 @@ class InvertibleReflection(nn.Module):
         module = cls(W.shape[0], kappa, dim, dtype=W.dtype, device=W.device)
         with torch.no_grad():
             module.weight.copy_((Q * (sine / (1 - sine.square()).sqrt())) @ Q.mT)
+            # Near the ends of the range the parameter is large, and its rounding moves the other eigenvalues.
+            gap = float((module.to_dense().double() - (Q * values) @ Q.mT).abs().max() / values[-1])
+        allowed = 1024 * math.sqrt(module.d) * torch.finfo(working_dtype(W.dtype)).eps
+        if not gap <= allowed:
+            raise ValueError(
+                f"W has a condition number so close to kappa = {kappa} that its entries would be off by {gap:.3g} of the largest "
+                f"eigenvalue, and at most {allowed:.3g} is let pass; pass a larger kappa, or W in float64"
+            )
         return module
 
     def prepared(self, rotation: Tensor | None = None) -> PreparedInvertible:
@@ -154,7 +163,7 @@ class InvertibleReflection(nn.Module):
 
     def condition(self) -> float:
         """The condition number of W, at most `kappa`."""
-        return 1.0 + float(self.prepared().basis.delta.max())
+        return min(1.0 + float(self.prepared().basis.delta.max()), self.kappa)  # rounding in float32 may pass it
 
     def get_extra_state(self) -> Tensor:
         """kappa, for the state dict: a tensor, as what goes through state dicts expects."""

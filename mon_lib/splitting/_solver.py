@@ -159,8 +159,15 @@ def _explain(solver, problem: Problem, solution: Solution) -> str:
         )
     if (doubt := solver.doubt(problem)) is not None:
         return head + doubt
+    if worst <= solver.tol:  # of a state below the smallest normal number the relative error is not known
+        least = torch.finfo(problem.bias.dtype).tiny
+        return head + f"The state is smaller than {least:.0e}, where {problem.bias.dtype} loses its digits; scale the inputs."
     if solution.status is Status.DIVERGED:
-        return head + "The iterates overflowed; look for huge weights or inputs, or for an operator that is not monotone."
+        largest = torch.finfo(problem.bias.dtype).max ** 0.5
+        return head + (
+            f"The iterates, or the squares of entries above {largest:.0e}, overflowed; look for huge weights or inputs, "
+            "or for an operator that is not monotone."
+        )
     if len(solution.residuals) > 8:
         recent = solution.residuals[-1][missed].max() / solution.residuals[-8][missed].max()
         rate = float(recent) ** (1.0 / 7.0)

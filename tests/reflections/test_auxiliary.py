@@ -397,3 +397,30 @@ def test_ladj_of_an_orthogonal_map_is_zero_everywhere():
     assert ladj.abs().max() < 1e-5
     ladj.sum().backward()
     assert torch.isfinite(f.weight.grad).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 2.0, 1e4, 1e8, 1e12])
+def test_a_large_weight_keeps_lengths_where_its_product_is_noise(scale):
+    torch.manual_seed(0)
+    Q = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q
+    R = torch.eye(4, dtype=torch.float64)
+    R[:2, :2] = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
+    f = AuxiliaryReflection.from_orthogonal((Q @ R @ Q.T).float())
+    x = (Q[:, 2:] @ torch.randn(2, 200, dtype=torch.float64)).T.float()  # Ux = x
+    with torch.no_grad():
+        f.weight.mul_(scale)
+        gap = (f(x) - x).norm(dim=1) / x.norm(dim=1)
+        alone = AuxiliaryReflection(2, dtype=torch.float32)
+        alone.weight.copy_(torch.diag(torch.tensor([1e6, 0.1])))
+        y = alone(torch.tensor([0.0, 1.0]))
+    assert gap.max() < 8 * 4**0.5 * 2**-23 + 2**-22  # what the docstring says, and the rounding of a difference
+    assert abs(float(y.norm()) - 1.0) < 8 * 2**0.5 * 2**-23
+
+
+def test_a_large_weight_that_leaves_the_range_has_the_same_noise():
+    torch.manual_seed(0)
+    f = AuxiliaryReflection(3, dtype=torch.float64)
+    x = torch.randn(5, 3, dtype=torch.float64)
+    with torch.no_grad():
+        f.weight.mul_(1e140)
+        assert torch.allclose(f(f.inverse(x)), x, rtol=1e-12, atol=1e-12)

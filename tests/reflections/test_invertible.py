@@ -485,3 +485,34 @@ def test_blocks_of_any_size_give_the_same(shape, dim, layout, monkeypatch):
         for found, expected in zip(everything(), whole, strict=True):
             assert found.is_contiguous() == expected.is_contiguous()
             assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_scale_of_a_matrix_may_be_any():
+    W = torch.diag(torch.tensor([1.0, 1.5], dtype=torch.float64))
+    x = torch.randn(5, 2, dtype=torch.float64)
+    expected = InvertibleReflection.from_matrix(W)(x)
+    for scale in (1e200, 1e-200, -1e300):
+        assert torch.allclose(InvertibleReflection.from_matrix(W * scale)(x), expected, rtol=1e-14, atol=1e-14)
+
+
+def test_a_matrix_at_the_bound_of_a_short_format_is_refused_or_kept():
+    torch.manual_seed(0)
+    Q = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q
+    W = (Q * torch.tensor([1.0, 1.2, 1.45, 1.9], dtype=torch.float64)) @ Q.T
+    W = (0.5 * (W + W.T)).float()
+    condition = torch.linalg.cond(W.double()).item()
+    x = torch.randn(50, 4)
+    exact = x.double() @ W.double()
+    exact = x.double() - 2 * exact * (x * exact).sum(1, keepdim=True) / exact.square().sum(1, keepdim=True)
+    refused = []
+    for excess in (1e-2, 1e-4, 1e-8, 1e-10, 1e-13):
+        try:
+            f = InvertibleReflection.from_matrix(W, condition * (1 + excess))
+        except ValueError as error:
+            assert "pass a larger kappa, or W in float64" in str(error)
+            refused.append(excess)
+            continue
+        gap = ((f(x) - exact).norm(dim=1) / exact.norm(dim=1)).max()
+        assert gap < 1e-3
+        assert f.condition() <= f.kappa
+    assert 1e-13 in refused and 1e-4 not in refused

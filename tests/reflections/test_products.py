@@ -70,7 +70,6 @@ def test_the_matrix_in_another_dtype_is_orthogonal_to_its_rounding():
         f.to_dense(torch.complex64)
 
 
-
 @pytest.mark.parametrize(("d", "k"), [(5, 3), (16, 16), (70, 66)])
 def test_equals_the_product_that_lapack_forms(d, k):
     reflectors = torch.randn(d, k, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tril(-1)

@@ -354,3 +354,18 @@ def test_what_the_loop_refuses():
         DampedInverse(1.9, max_steps=5)(lambda x: f(x, eigenvalues), torch.tensor([[0.3, 1.0]], dtype=F64))
     with pytest.raises(ValueError, match="NaN"):
         DampedInverse(1.9)(lambda x: x, torch.tensor([math.nan]))
+
+
+def test_the_last_step_allowed_counts():
+    torch.manual_seed(0)
+    values = 1 + 0.9 * torch.rand(12, dtype=torch.float64)
+    values[0], values[-1] = 1.0, 1.9
+    y = torch.randn(200, 12, dtype=torch.float64)
+    steps = solve_secular(values, y).steps
+    for most in range(int(steps.min()), int(steps.max()) + 1):
+        enough = steps <= most
+        assert int(enough.sum()) > 0
+        assert torch.equal(solve_secular(values, y[enough], max_steps=most).steps, steps[enough])
+        if not bool(enough.all()):
+            with pytest.raises(ConvergenceError, match=f"of {int((~enough).sum())} targets"):
+                solve_secular(values, y[~enough], max_steps=most)
