@@ -317,3 +317,9 @@ def test_augmented_pads_with_black(halves):
     empty = out.flatten(1).std(1) < 1e-6
     assert empty.any()
     torch.testing.assert_close(out[empty].max(), augmented.images.min())
+
+
+def test_a_set_says_what_it_is_in_a_line():
+    digits = data.load("mnist-5k", train=False)
+    assert repr(digits) == "Images('mnist-5k': 1000 of 1 x 28 x 28, 10 classes)"
+    assert "augment=CropAndFlip" in repr(digits.augmented()) and "\n" not in repr(digits.augmented())

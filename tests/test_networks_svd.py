@@ -452,3 +452,14 @@ def test_without_results_the_chapter_says_so(monkeypatch, tmp_path, capsys):
     out = capsys.readouterr().out
     assert all(f"{name}: not run with two or more seeds" in out for name in scope["KINDS"])
     assert out.count("profile paper") == out.count(": not run\n") == 5
+
+
+@pytest.mark.parametrize("kind", [Cayley, MatrixExponential])
+def test_the_inverse_of_a_formed_matrix_refuses_what_is_not_finite(kind):
+    with pytest.raises(ValueError, match="y has 1 NaN or infinite entries of 4"):
+        kind(4).inverse(torch.tensor([0.0, 1.0, math.inf, 0.0]))
+
+
+def test_a_half_turn_has_no_finite_weight():
+    with pytest.raises(ValueError, match="no finite weight makes it"):
+        Cayley.from_orthogonal(-torch.eye(4))

@@ -91,6 +91,11 @@ class Images(Dataset):
     std: Tensor
     augment: CropAndFlip | None = None
 
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.images.shape[1:]))
+        augment = "" if self.augment is None else f", augment={self.augment!r}"
+        return f"Images({self.name!r}: {len(self)} of {shape}, {len(self.classes)} classes{augment})"
+
     def __len__(self) -> int:
         return len(self.labels)
 

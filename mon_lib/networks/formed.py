@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations
 
 from .._numbers import check_size
 from ..operators._base import full_precision
-from ..reflections._checks import check_orthogonal, check_vectors, in_working_dtype, working_dtype
+from ..reflections._checks import check_finite, check_orthogonal, check_vectors, in_working_dtype, working_dtype
 from ..reflections.products import _nearest_orthogonal
 
 __all__ = ["Cayley", "MatrixExponential", "draw_uniform"]
@@ -53,8 +53,14 @@ class _Formed(nn.Module, ABC):
         return self._prepare("x")(x)
 
     def inverse(self, y: Tensor) -> Tensor:
-        """Q'y for y of shape ``(..., d)``, in the dtype of y."""
-        return self._prepare("y", backwards=True)(y)
+        """Q'y for y of shape ``(..., d)``, in the dtype of y.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If y has another shape or dtype, or is not finite.
+        """
+        return self._prepare("y", backwards=True)(check_finite("y", check_vectors("y", y, self.d)))
 
     def prepared(self) -> Callable[[Tensor], Tensor]:
         """x -> Qx with Q formed now, for use many times in one forward pass; gradients flow through it."""
@@ -92,10 +98,9 @@ class _Formed(nn.Module, ABC):
                     distance = float((made.to_dense().double() - U.double()).abs().max())
         allowed = 8.0 * eps * (U.shape[0] ** 0.5 + 1.0) + min(8.0 * eps * size, eps**0.5)
         if not distance <= allowed:
-            raise ValueError(
-                f"U is out of reach of {cls.__name__} in {U.dtype}: the map that was made is {distance:.3g} from it in an entry, "
-                f"and {allowed:.3g} is allowed; {remedy}"
-            )
+            found = f"the map that was made is {distance:.3g} from it in an entry, and {allowed:.3g} is allowed"
+            found = found if math.isfinite(distance) else "no finite weight makes it"
+            raise ValueError(f"U is out of reach of {cls.__name__} in {U.dtype}: {found}; {remedy}")
         return made
 
     def extra_repr(self) -> str:

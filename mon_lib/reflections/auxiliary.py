@@ -37,6 +37,8 @@ class AuxiliaryReflection(nn.Module):
     below one such unit, so 4 is a reserve. The count assumes full float32 products, torch's default, and that the square
     of an entry of W stays in the range of the dtype; the rule is off elsewhere.
 
+    Derivatives are those of reverse mode, any number of times; forward mode is not implemented.
+
     Between the two regimes a Wx of relative size r = ||Wx||/||x|| has few digits: f is off by about eps/r then, and the
     Jacobian by eps/r^2. Any finite x and W will do as long as Wx is neither infinite nor below the smallest normal number.
 

@@ -36,7 +36,7 @@ def householder(v: Tensor, x: Tensor) -> Tensor:
     TypeError
         If an argument is no real floating-point tensor.
     ValueError
-        If the last dimensions differ or are empty.
+        If the last dimensions differ or are empty, or the others do not broadcast.
 
     Examples
     --------
@@ -45,6 +45,11 @@ def householder(v: Tensor, x: Tensor) -> Tensor:
     """
     check_vectors("x", x)
     check_vectors("v", v, x.shape[-1])
+    try:
+        torch.broadcast_shapes(v.shape, x.shape)
+    except RuntimeError:
+        shapes = f"v has shape {tuple(v.shape)} and x {tuple(x.shape)}"
+        raise ValueError(f"{shapes}, which do not broadcast; give their leading axes equal sizes, or 1") from None
     dtype = torch.promote_types(v.dtype, x.dtype)
     wide = working_dtype(dtype)
     return _Householder.apply(v.to(wide), x.to(wide)).to(dtype)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .._numbers import check_number, check_size
 from ..errors import ConvergenceError
+from ..operators._base import all_finite
 from ._checks import check_axis, check_finite, check_vectors
 
 __all__ = ["Damped", "DampedInverse", "Secular", "along", "secular_preimage", "solve_secular"]
@@ -203,7 +204,7 @@ class DampedInverse:
         Raises
         ------
         TypeError, ValueError
-            If y does not hold finite vectors, or if its dtype is too coarse for tol.
+            If y does not hold finite vectors, if its dtype is too coarse for tol, or if f returns what is not finite.
         ConvergenceError
             If a bound on an error is above tol after the steps allowed.
         """
@@ -224,6 +225,8 @@ class DampedInverse:
         x, steps = -y, torch.zeros_like(size, dtype=torch.int64)
         for _ in range(self._limit):
             move = f(x) - y
+            if not all_finite(move):
+                raise ValueError("f gave a NaN or an infinite entry for a finite x; find where it comes from")
             rest = ~(move.norm(dim=dim, keepdim=True) <= self.m * self.tol * size)
             if not bool(rest.any()):
                 return Damped(x * largest, steps.squeeze(dim))

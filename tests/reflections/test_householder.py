@@ -181,3 +181,8 @@ def test_a_nan_stays_in_its_sample():
 def test_bad_arguments_are_refused_by_name(v, x, error, message):
     with pytest.raises(error, match=message):
         householder(v, x)
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(ValueError, match=r"v has shape \(2, 3\) and x \(5, 3\), which do not broadcast"):
+        householder(torch.randn(2, 3), torch.randn(5, 3))

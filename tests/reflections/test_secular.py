@@ -369,3 +369,8 @@ def test_the_last_step_allowed_counts():
         if not bool(enough.all()):
             with pytest.raises(ConvergenceError, match=f"of {int((~enough).sum())} targets"):
                 solve_secular(values, y[~enough], max_steps=most)
+
+
+def test_a_map_that_is_not_finite_is_named():
+    with pytest.raises(ValueError, match="f gave a NaN"):
+        DampedInverse(1.5)(lambda x: x * math.nan, torch.randn(3, 4, dtype=torch.float64))
