@@ -27,7 +27,7 @@ def _entry(claim: ledger.Claim, stated: bool, tests: list[str]) -> list[str]:
         count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
         lines += [f":::{{dropdown}} {count}", *(f"- `{test}`" for test in tests), ":::", ""]
     elif not stated:
-        lines += ["To come.", ""]
+        lines += ["Not done.", ""]
     return [*lines, "::::", ""]
 
 
@@ -56,7 +56,7 @@ class ClaimsTable(SphinxDirective):
                     text += [f":::{{rubric}} {number}. {ledger.notebook_title(chapters[number])}", ":::", ""]
                     text += [f"{{doc}}`Read the chapter </{docname}>`", ""]
                 else:
-                    text += [f":::{{rubric}} {number}. To come", ":::", ""]
+                    text += [":::{rubric} In no chapter yet", ":::", ""]
             text += _entry(claim, claim.anchor in stated.get(number, ()), tests.get(claim.id, []))
         container = nodes.container(classes=["claims"])
         self.state.nested_parse(StringList(text, source=str(path)), 0, container)

@@ -40,7 +40,7 @@ export default {
       plane.describe(`${count} for this c`);
       const list = found.map(({ set, z }) => `z = (${show(z[0])}, ${show(z[1])}), active ${title(set)}`).join("; ");
       ui.say(
-        `M = [${show(M[0][0])} ${show(M[0][1])}; ${show(M[1][0])} ${show(M[1][1])}], det ${show(determinant(M))}: ${kind}`,
+        `G = [${show(M[0][0])} ${show(M[0][1])}; ${show(M[1][0])} ${show(M[1][1])}], det ${show(determinant(M))}: ${kind}`,
         `c = (${show(c[0])}, ${show(c[1])}) lies in ${found.length === 1 ? "one cone" : found.length ? `${found.length} cones` : "no cone"}: ${count}`,
         list || "z = relu(Wz + c) has no equilibrium here",
       );

@@ -66,7 +66,7 @@ export default {
       const straight = bytes(states[digit][0][frame][channel]);
       const off = distance(translated(straight, whole, shift), bytes(states[digit][1][frame][channel]));
       ui.say(
-        [`after step ${steps[frame]}: class ${guess} with probability ${show(p[guess])} (the digit is a ${truth}); the answer stays from step ${steps[settled(all)]} on`, guess === truth ? "peaceman-rachford" : "naive"],
+        [`after step ${steps[frame]}: class ${guess} with probability ${show(p[guess])} (the digit shows ${truth}); the answer stays from step ${steps[settled(all)]} on`, guess === truth ? "peaceman-rachford" : "naive"],
         `channel ${channel + 1} is ${show(gap)} of its size away from z*; certified for all channels: ‖z − z*‖ ≤ ${show(bound[frame], 3)} ‖z‖`,
         `the digit moved ${words(shift)} moves the channel with it, up to ${show(off)} of its size`,
       );

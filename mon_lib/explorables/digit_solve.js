@@ -33,7 +33,7 @@ export default {
       bars.describe(`Most probable class ${guess}, probability ${show(p[guess])}`);
       const early = settled(all) + 1;
       ui.say(
-        [`after step ${step}: class ${guess} with probability ${show(p[guess])} (the digit is a ${truth})`, guess === truth ? "peaceman-rachford" : "naive"],
+        [`after step ${step}: class ${guess} with probability ${show(p[guess])} (the digit shows ${truth})`, guess === truth ? "peaceman-rachford" : "naive"],
         `certified: ‖z − z*‖ ≤ ${show(bounds[digit][step - 1], 3)} ‖z‖`,
         `from step ${early} on the answer stays ${argmax(all[last - 1])}; the marks: probabilities after step ${last}`,
       );

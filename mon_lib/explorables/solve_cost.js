@@ -46,7 +46,7 @@ export default {
       });
       const scale = right / 1.08 / total;
       bar(0, [[scale * parts.products, "ours"], [scale * parts.transforms, "paper"], [scale * parts.once, "muted"]]);
-      bars.text([0, 0], `whole solve: ${show(total, 1)} convolutions`, "reference", { dx: 2, dy: -21 });
+      bars.text([0, 0], `whole solve, not to scale: ${show(total, 1)} convolutions`, "reference", { dx: 2, dy: -21 });
 
       const sizes = Array.from({ length: WIDEST - 3 }, (_, i) => i + 4);
       const cost = (kind) => sizes.map((size) => {
@@ -68,8 +68,8 @@ export default {
       bars.describe(`One step ${show(one.products + Math.min(one.fast, one.matrix))} convolutions`);
       curve.describe(`The fast transform wins from size ${cross}`);
       ui.say(
-        `one step: ${show(one.products + one.matrix)} convolutions by matrices, ${show(one.products + one.fast)} by FFT; ${fast ? "FFT" : "matrices"} it is`,
-        [`at most ${steps} steps forward and ${steps} backward (α = 1/L): ${show(total, 1)} convolutions, as ${show(total / 3, 1)} explicit layers`, "reference"],
+        `one step: ${show(one.products + one.matrix)} convolutions by matrices, ${show(one.products + one.fast)} by FFT; the solve takes ${fast ? "the FFT" : "matrices"}`,
+        [`at most ${steps} ${steps === 1 ? "step" : "steps"} each way (α = 1/L): ${show(total, 1)} convolutions, as ${show(total / 3, 1)} explicit layers`, "reference"],
         [`products ${per(parts.products / total)}`, "ours"],
         [`transforms ${per(parts.transforms / total)}; the FFT is cheaper ${cross < Infinity ? `from s = ${cross} on` : "at no size here"}`, "paper"],
         [`symbol and inverse, once for both: ${per(parts.once / total)}, ${show(parts.once)} convolutions`, "muted"],

@@ -65,11 +65,18 @@ TOO_WIDE = """() => {
 # Text that lies beyond the right edge, where nothing scrolls to it: a hidden overflow cuts it off without a trace.
 CUT_OFF = """() => {
   const width = document.documentElement.clientWidth;
-  const reached = (e) => { for (let p = e.parentElement; p && p !== document.body; p = p.parentElement)
-    if (["auto", "scroll"].includes(getComputedStyle(p).overflowX)) return p.closest(".bd-article") !== null; return false; };
+  const lost = (e) => {
+    const right = e.getBoundingClientRect().right;
+    for (let p = e.parentElement; p && p !== document.body; p = p.parentElement) {
+      const how = getComputedStyle(p).overflowX;
+      if (["auto", "scroll"].includes(how) && p.closest(".bd-article")) return false;
+      if (how !== "visible" && right > p.getBoundingClientRect().right + 1) return true;
+    }
+    return right > width + 1;
+  };
   const shown = (e) => e.getClientRects().length && !["math", "svg"].includes(e.tagName.toLowerCase());
   return [...document.querySelectorAll(".bd-article :is(mjx-container, code, pre, a, table, img)")]
-    .filter((e) => shown(e) && e.getBoundingClientRect().right > width + 1 && !reached(e))
+    .filter((e) => shown(e) && lost(e))
     .slice(0, 5).map((e) => "cut off at the edge: " + e.outerHTML.slice(0, 160));
 }"""
 
