@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-CLOSING = re.compile(r"[,.;:!?)\]’”–—-]+\S*")
+CLOSING = re.compile(r"[-,.;:!?)\]\u2013\u2014\u2019\u201d]+\S*")
 
 
 class TiePunctuation(SphinxPostTransform):
@@ -28,8 +28,9 @@ class TiePunctuation(SphinxPostTransform):
             after = parent[at + 1] if at + 1 < len(parent) else None
             if not isinstance(after, nodes.Text) or not (found := CLOSING.match(after)):
                 continue
-            tied = nodes.inline("", "", formula.copy(), nodes.Text(found.group()), classes=["tied"])
+            tied = nodes.inline(classes=["tied"])
             parent[at : at + 2] = [tied, nodes.Text(after[found.end() :])]
+            tied += [formula, nodes.Text(found.group())]
 
 
 def setup(app: Sphinx) -> dict[str, object]:

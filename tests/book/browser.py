@@ -80,6 +80,11 @@ CUT_OFF = """() => {
     .slice(0, 5).map((e) => "cut off at the edge: " + e.outerHTML.slice(0, 160));
 }"""
 
+# Formulas that show nothing.
+EMPTY_FORMULAS = """() => [...document.querySelectorAll(".bd-article :is(.math, .tied)")]
+  .filter((e) => !e.querySelector("mjx-container mjx-math *"))
+  .slice(0, 5).map((e) => "a formula without content: " + e.parentElement.outerHTML.slice(0, 160))"""
+
 POOR_ALT = """() => [...document.querySelectorAll(".bd-article img")]
   .filter((e) => (e.getAttribute("alt") ?? "").trim().length < 15 || e.alt.includes("_images/"))
   .map((e) => e.getAttribute("src") + " has alt text " + JSON.stringify(e.getAttribute("alt")))"""

@@ -75,7 +75,7 @@ def visit(chromium, base):
             facts = Visit(
                 title=tab.title(),
                 traffic=deepcopy(traffic),  # axe-core fetches style sheets by itself later
-                tex=tab.evaluate(browser.BAD_TEX),
+                tex=tab.evaluate(browser.BAD_TEX) + tab.evaluate(browser.EMPTY_FORMULAS),
                 alt=tab.evaluate(browser.POOR_ALT),
                 notes=tab.locator(".afm-note").all_text_contents(),
                 stops=tab.evaluate(STOPS),
