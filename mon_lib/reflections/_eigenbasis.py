@@ -12,9 +12,7 @@ These derivatives are not differentiated again: whoever asks for second ones is 
 
 from __future__ import annotations
 
-import functools
 import inspect
-import math
 from typing import NamedTuple
 
 import torch
@@ -123,25 +121,11 @@ def _sums(X: Tensor, basis: Basis, weights: tuple[Tensor, ...], r: Tensor | None
     return size, D, rD, r, (mu.mT @ square.div_(g))[0], g
 
 
-@functools.cache
-def _factors(d: int, kappa: float, dtype: torch.dtype) -> int:
-    """How many of d numbers g make one product: as many as stay in range, shared out evenly among the products.
-
-    But for rounding (1 - top)/(1 + top) <= r <= g <= 1 + 2 top, where top is the largest delta, below 1.
-    """
-    limits = torch.finfo(dtype)
-    top = min(kappa - 1 + limits.eps, 1 - limits.eps)
-    low, high = 0.9 * (1 - top) / (1 + top), 1.1 * (1 + 2 * top)
-    most = int(min(math.log(limits.tiny) / math.log(low), math.log(limits.max) / math.log(high)))
-    return math.ceil(d / math.ceil(d / most))
-
-
-def _sum_of_logs(g: Tensor, kappa: float) -> Tensor:
-    """The sum of log g over the rows ``(N,)``, from logarithms of products."""
-    k = _factors(len(g), kappa, g.dtype)
-    n = len(g) // k
-    total = g[: n * k].view(k, n, g.shape[1]).prod(0).log_().sum(0)
-    return total if n * k == len(g) else total.add_(g[n * k :].prod(0).log_())
+def _sum_of_logs(g: Tensor) -> Tensor:
+    """The sum of log g over the rows ``(N,)``, from logarithms of products of four: no g is below eps/2."""
+    k = len(g) // 4
+    total = g[: 4 * k].view(4, k, g.shape[1]).prod(0).log_().sum(0) if k else 0.0
+    return total if 4 * k == len(g) else g[4 * k :].log().sum(0) + total
 
 
 class ForwardLogDet(torch.autograd.Function):
@@ -160,7 +144,7 @@ class ForwardLogDet(torch.autograd.Function):
         for at, block in blocks(points):
             X = columns(block, basis.inner)
             *sums, g = _sums(X, basis, weights)
-            kept = placed(kept, torch.stack([_sum_of_logs(g, basis.kappa), *sums]).view(6, *block.shape[1:]), at, points[:1])
+            kept = placed(kept, torch.stack([_sum_of_logs(g), *sums]).view(6, *block.shape[1:]), at, points[:1])
             y = placed(y, uncolumns(g.mul_(X), back, block), at, points)
         logs, size, D, rD, _, S1 = kept
         ladj = (logs + (S1 / (D + rD)).log_()).masked_fill_(size == 0, 0)
