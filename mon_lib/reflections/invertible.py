@@ -95,8 +95,8 @@ class InvertibleReflection(nn.Module):
         values, Q = (values, Q) if float(values[0]) > 0 else (-values.flip(0), Q.flip(1))
         if not float(values[0]) > 0 or not float(values[-1] / values[0]) < kappa:
             raise ValueError(
-                f"the eigenvalues of W, up to a common sign, run from {float(values[0]):.6g} to {float(values[-1]):.6g}; "
-                f"they must have one sign and a ratio below kappa = {kappa}"
+                f"the eigenvalues of W, up to a common sign, run from {float(values[0]) * size:.6g} to "
+                f"{float(values[-1]) * size:.6g}; they must have one sign and a ratio below kappa = {kappa}"
             )
         # Between 1 and kappa with equal ratios to both ends.
         values = values * math.sqrt(kappa) / (values[0] * values[-1]).sqrt()
@@ -106,7 +106,7 @@ class InvertibleReflection(nn.Module):
             module.weight.copy_((Q * (sine / (1 - sine.square()).sqrt())) @ Q.mT)
             # Near the ends of the range the parameter is large, and its rounding moves the other eigenvalues.
             gap = float((module.to_dense().double() - (Q * values) @ Q.mT).abs().max() / values[-1])
-        allowed = 1024 * math.sqrt(module.d) * torch.finfo(working_dtype(W.dtype)).eps
+        allowed = 1024 * math.sqrt(module.d) * torch.finfo(W.dtype).eps
         if not gap <= allowed:
             raise ValueError(
                 f"W has a condition number so close to kappa = {kappa} that its entries would be off by {gap:.3g} of the largest "

@@ -128,7 +128,7 @@ def secular_preimage(excess: Tensor, y: Tensor, dim: int = -1, max_steps: int = 
         square = terms.sum(dim, keepdim=True)  # ||x||^2/||y||^2
         over = square.sqrt() - 1
         rest = (over.abs() > 8 * eps) & ~zero
-        if step in (max_steps, step & ~1) and not bool(rest.any()):  # a look at the device every other step
+        if (step % 2 == 0 or step == max_steps) and not bool(rest.any()):  # a look at the device every other step
             break
         move = square * over / terms.mul_(q).sum(dim, keepdim=True)
         r = torch.where(rest, (r + move).clamp_(low, 1.0), r)

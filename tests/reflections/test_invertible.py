@@ -516,3 +516,17 @@ def test_a_matrix_at_the_bound_of_a_short_format_is_refused_or_kept():
         assert gap < 1e-3
         assert f.condition() <= f.kappa
     assert 1e-13 in refused and 1e-4 not in refused
+
+
+def test_a_matrix_in_a_short_format_is_kept_to_its_rounding():
+    W = torch.diag(torch.tensor([1.0, 1.25, 1.5])).bfloat16()
+    f = InvertibleReflection.from_matrix(W)
+    x = torch.randn(20, 3)
+    exact = InvertibleReflection.from_matrix(W.double())(x.double())
+    assert f.weight.dtype == torch.bfloat16
+    assert (f(x) - exact).abs().max() < 16 * 2**-8 * x.norm(dim=1).max()
+
+
+def test_the_eigenvalues_of_a_refused_matrix_are_its_own():
+    with pytest.raises(ValueError, match="run from 100 to 300"):
+        InvertibleReflection.from_matrix(torch.diag(torch.tensor([100.0, 300.0])))
