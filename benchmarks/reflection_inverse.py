@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -14,7 +14,7 @@ from mon_lib.reflections import AuxiliaryReflection, InvertibleReflection
 
 from .harness import alternate, table
 from .reflection_goal import Goal, judge
-from .reflection_rivals import auxiliary, jacobian_by_autograd, log_det, newton, newton_one_by_one, newton_steps
+from .reflection_rivals import auxiliary, jacobian, jacobian_by_autograd, log_det, newton, newton_one_by_one, newton_steps
 
 __all__ = ["as_accurate", "determinants", "inverses", "invertible", "pixels"]
 
@@ -110,31 +110,34 @@ def _show(entry: dict[str, Any], base: str) -> None:
 def determinants(
     d: int, images: int, side: int, kappa: float, repeats: int, device: torch.device, few: int = 256
 ) -> dict[str, Any]:
-    """Time y and log |det J| on images, alone and with the backward pass; print and return the cost of a pixel."""
+    """Time y and log |det J| on images, alone and with the backward pass; print and return the cost of a pixel.
+
+    The rivals take the pixels in chunks, each with its backward pass, so that the Jacobians of all need not be held at once; that
+    is no slower, and W is formed for them already.
+    """
     layer, general = invertible(d, kappa, device), AuxiliaryReflection(d).to(device)
     W = layer.to_dense().detach().requires_grad_()
     x = torch.randn(images, d, side, side, generator=torch.Generator().manual_seed(1)).to(device)
     rows = pixels(x)
-    chunk = CHUNK if device.type == "cpu" else len(rows)
     exact = torch.cat([log_det(W.detach().double(), part.double()) for part in rows.split(CHUNK)])
+    parts = rows.split(CHUNK if device.type == "cpu" else len(rows))
 
-    def dense(jacobian_of: Callable | None, z: Tensor) -> tuple[Tensor, Tensor]:
-        extra = () if jacobian_of is None else (jacobian_of,)
-        return auxiliary(W, z), torch.cat([log_det(W, part, *extra) for part in z.split(chunk)])
+    def dense(jacobian_of: Callable, z: Tensor) -> tuple[Tensor, Tensor]:
+        return auxiliary(W, z), log_det(W, z, jacobian_of)
 
-    ways: dict[str, tuple[Callable, Tensor, list[Tensor]]] = {
-        LADJ: (layer.forward_and_ladj, x, list(layer.parameters())),
-        SLOGDET: (partial(dense, None), rows, [W]),
-        "forward and slogdet of autograd's J": (partial(dense, jacobian_by_autograd), rows[:few], [W]),
-        "general W, forward_and_ladj": (general.forward_and_ladj, rows[:few], list(general.parameters())),
+    ways: dict[str, tuple[Callable, Sequence[Tensor], list[Tensor]]] = {
+        LADJ: (layer.forward_and_ladj, [x], list(layer.parameters())),
+        SLOGDET: (partial(dense, jacobian), parts, [W]),
+        "forward and slogdet of autograd's J": (partial(dense, jacobian_by_autograd), rows[:few].split(CHUNK), [W]),
+        "general W, forward_and_ladj": (general.forward_and_ladj, rows[:few].split(CHUNK), list(general.parameters())),
     }
     out: dict[str, Any] = {"d": d, "kappa": kappa, "images": images, "side": side, "goals": []}
     for title, task in {"forward": _forward, "forward + backward": _both}.items():
-        calls = {name: partial(task, *way) for name, way in ways.items()}
+        calls = {name: partial(_each, task, *way) for name, way in ways.items()}
         entry: dict[str, Any] = {}
         for name, (call, inputs, _) in ways.items():
             with torch.no_grad():
-                found = call(inputs)[1].flatten()
+                found = torch.cat([call(z)[1].flatten() for z in inputs])
             error = None if call == general.forward_and_ladj else float((found.double() - exact[: len(found)]).abs().max())
             entry[name] = {"pixels": len(found), "error": error}
         for name, row in alternate(calls, repeats=repeats, warmup=1).items():
@@ -145,6 +148,11 @@ def determinants(
         out["goals"] += judge([Goal(f"log |det J|, {title}: {SLOGDET}, over {LADJ}", ratio, at_least=AT_LEAST)])
         out[title] = entry
     return out
+
+
+def _each(task: Callable, call: Callable, parts: Sequence[Tensor], parameters: list[Tensor]) -> None:
+    for part in parts:
+        task(call, part, parameters)
 
 
 @torch.no_grad()

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from .._numbers import check_number, check_size
 from ..operators._base import full_precision
 from ._checks import check_axis, check_dtype, check_finite, check_vectors, in_working_dtype, working_dtype
-from ._eigenbasis import Basis, ForwardLogDet, Inverse, Spectrum
+from ._eigenbasis import Basis, Inverse, Spectrum
 from ._layout import rotate
+from ._log_det import ForwardLogDet
 from .householder import householder
 
 __all__ = ["InvertibleReflection", "PreparedInvertible"]
