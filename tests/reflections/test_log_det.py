@@ -59,7 +59,8 @@ def test_blocks_are_all_of_it_and_the_first_is_the_largest(size, shape, monkeypa
         parts.append(X[at].shape)
     assert bool((X == 1).all())
     assert all(a <= b for part in parts for a, b in zip(part, parts[0], strict=True))
-    assert parts[0].numel() <= 2 * max(size * torch.get_num_threads(), 4 * min(shape[0], shape[2])), "cut along the longer of the two axes"
+    most = 2 * max(size * torch.get_num_threads(), 4 * min(shape[0], shape[2]))
+    assert parts[0].numel() <= most, "cut along the longer of the two axes"
 
 
 @pytest.mark.parametrize("block", [50, 2**17])
