@@ -19,7 +19,7 @@ __all__ = ["DRY", "run", "tables"]
 D, STATE, CHANNELS, SIDE, KAPPA = 784, 170, 48, 32, 1.9  # of the paper's networks; kappa is the default bound
 BATCH = 64  # images in a batch of the paper's flow
 FULL: dict[str, Any] = {
-    "layers": {"d": D, "batches": {32: (60, 15, 3), 128: (60, 15, 3), 512: (40, 10, 3)}},
+    "layers": {"d": D, "batches": {32: (600, 15, 3), 128: (200, 15, 3), 512: (60, 10, 3)}},
     "recurrence": {"d": STATE, "batch": 128, "steps": 784, "few": 8, "repeats": 5},
     "inverses": [{"d": CHANNELS, "images": 16, "side": SIDE, "kappa": kappa, "repeats": 3} for kappa in (1.5, KAPPA)],
     "determinants": {"d": CHANNELS, "images": BATCH, "side": SIDE, "kappa": KAPPA, "repeats": 5},

@@ -65,9 +65,9 @@ class FrozenReflection:
         return self.parts(x)[0]
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """y = x - 2a u, u = Wx/||Wx||, a = x'u, ||Wx||, and whether Wx is no noise; the last three ``(N, 1)``.
+        """y = x - 2a u, u = Wx/||Wx||, a = x'u, ||Wx||, and 1, the last three ``(N, 1)``.
 
-        Where it is noise they are x - 2cWx with the c of `noise`, Wx, c, 1 and False.
+        Where Wx is noise they are x - 2cWx with the c of `noise`, Wx, c, 1 and 0.
         """
         return _Reflect.apply(x, self.W, self.noise)
 
@@ -110,7 +110,7 @@ class _Reflect(torch.autograd.Function):
         length = torch.where(above, length, 1.0).to(x.dtype)
         u = u.div_(length)
         a = torch.where(above, _dot(x, u), c)
-        return torch.addcmul(x, u, a, value=-2.0), u, a, length, above
+        return torch.addcmul(x, u, a, value=-2.0), u, a, length, above.to(x.dtype)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
