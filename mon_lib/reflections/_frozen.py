@@ -28,7 +28,7 @@ class FrozenReflection:
         Shape ``(d, d)``, in the dtype of the computation.
     noise : float or Tensor
         At or below which ||Wx||/(||W||_F ||x||) is a rounding error; or, of shape ``(2,)``, the same for ||Wx||/||x||, and
-        c where it is one.
+        1/(2c) where it is one.
     """
 
     W: Tensor
@@ -57,7 +57,7 @@ class FrozenReflection:
         W, noise = W.clone(), noise.clone()
         for half in (-(exponent // 2), exponent // 2 - exponent):  # 2^-exponent itself may not be a number
             W.mul_(2.0**half)
-            noise.mul_(torch.tensor([2.0**half, 2.0**-half], dtype=W.dtype, device=W.device))
+            noise.mul_(2.0**half)
         return FrozenReflection(W, noise)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class FrozenReflection:
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """y = x - 2a u, u = Wx/||Wx||, a = x'u, ||Wx||, and 1, the last three ``(N, 1)``.
 
-        Where Wx is noise they are x - 2cWx with the c of `noise`, Wx, c, 1 and 0.
+        Where Wx is noise they are x - 2cWx with the c of `noise`, 2cWx, 1/2, 1/(2c) and 0.
         """
         return _Reflect.apply(x, self.W, self.noise)
 
@@ -103,13 +103,13 @@ class _Reflect(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, W: Tensor, noise: float | Tensor):
-        noise, c = _noise(W, noise)  # before the product, which then finds W in the cache
+        noise, floor = _noise(W, noise)  # before the product, which then finds W in the cache
         u = x @ W.mT
         length = _length(u)
         above = length > _length(x) * noise
-        length = torch.where(above, length, 1.0).to(x.dtype)
+        length = torch.where(above, length, floor).to(x.dtype)
         u = u.div_(length)
-        a = torch.where(above, _dot(x, u), c)
+        a = torch.where(above, _dot(x, u), 0.5)
         return torch.addcmul(x, u, a, value=-2.0), u, a, length, above.to(x.dtype)
 
     @staticmethod
@@ -148,7 +148,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _noise(W: Tensor, noise: float | Tensor) -> tuple[Tensor, ...]:
-    """||Wx||/||x|| at or below which Wx is a rounding error, 0 where ||W||_F^2 is no number of the dtype; and c there.
+    """||Wx||/||x|| at or below which Wx is a rounding error, 0 where ||W||_F^2 is no number of the dtype; and 1/(2c) there.
 
     c = 1/2 as for W = I - U, and less where ||W||_F is above 2 sqrt(d), as for no I - U: an error of that size would show.
     """
@@ -156,7 +156,7 @@ def _noise(W: Tensor, noise: float | Tensor) -> tuple[Tensor, ...]:
         return noise.unbind()
     entries = W.reshape(-1)
     norm = torch.dot(entries, entries).sqrt_()  # faster than vector_norm on a processor
-    return (norm * noise).nan_to_num_(nan=0.0, posinf=0.0), (len(W) ** 0.5 / norm).clamp_max_(0.5)
+    return (norm * noise).nan_to_num_(nan=0.0, posinf=0.0), norm.mul_(0.5 * len(W) ** -0.5).clamp_min_(1.0)
 
 
 def _length(x: Tensor) -> Tensor:
