@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from mon_lib.reflections import AuxiliaryReflection, householder
+from mon_lib.reflections import AuxiliaryReflection, _frozen, householder
 
 F64 = torch.float64
 
@@ -70,6 +70,22 @@ def test_first_and_second_derivatives():
     x = torch.randn(3, 4, dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(with_weight(f), (x, f.weight))
     assert torch.autograd.gradgradcheck(with_weight(f), (x, f.weight))
+
+
+@pytest.mark.parametrize("noise", [False, True], ids=["regular", "rounding"])
+def test_the_short_way_and_that_of_torch_func_agree_twice(noise, monkeypatch):
+    f = AuxiliaryReflection.from_orthogonal(torch.eye(4, dtype=F64)) if noise else make(4)
+    x, v = torch.randn(3, 4, dtype=F64, requires_grad=True), torch.randn(3, 4, dtype=F64)
+    ways = []
+    for step in (f, f.prepared()):
+        for general in (lambda: False, lambda: True):
+            monkeypatch.setattr(_frozen, "_transforms_active", general)
+            y = step(x)
+            once = torch.autograd.grad(y, (x, f.weight), v, create_graph=True)
+            ways.append((y, *once, *torch.autograd.grad([g.square().sum() for g in once], (x, f.weight))))
+    for way in ways[1:]:
+        for a, b in zip(way, ways[0], strict=True):
+            assert torch.allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
 def test_derivatives_under_torch_func():
