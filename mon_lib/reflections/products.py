@@ -150,12 +150,13 @@ class HouseholderProduct(nn.Module):
         return apply
 
     def _factors(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-        """V and T of every block: shapes ``(blocks, b, d)`` and ``(blocks, b, b)``; zero vectors fill the last block."""
-        vectors = self.vectors.to(working_dtype(self.vectors.dtype if dtype is None else dtype))
+        """V and T of the blocks, ``(blocks, b, d)`` and ``(blocks, b, b)``; zeros fill the last."""
+        vectors = self.vectors.to(working_dtype(dtype or self.vectors.dtype))
         b = max(1, min(self.block, self.k))
         V = pad(_unit(vectors), (0, 0, 0, -self.k % b)).view(-1, b, self.d)
-        half = torch.eye(b, dtype=V.dtype, device=V.device).expand(V.shape[0], b, b)
-        T = torch.linalg.solve_triangular((2.0 * (V @ V.mT)).triu(1), 2.0 * half, upper=True, unitriangular=True)
+        right = 2.0 * torch.eye(b, dtype=V.dtype, device=V.device).expand(V.shape[0], b, b)
+        above = (2.0 * (V @ V.mT)).triu(1)
+        T = torch.linalg.solve_triangular(above, right, upper=True, unitriangular=True)
         return V, T
 
     def extra_repr(self) -> str:
